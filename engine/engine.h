@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ * engine.h - the engine's boundary: open a model, submit requests, read their events, look inside.
+ * Everything outside engine/ includes this header and no other of engine/ (base/ apart).
+ * Threads: any thread may call; the engine thread runs the model. Locks: each call takes at most one. */
+#ifndef ENGINE_H
+#define ENGINE_H
+
+#include "engine/base/buf.h"
+#include "engine/generation.h"
+#include "engine/kset.h"
+#include "engine/model_config.h"
+#include "engine/numerics.h"
+#include "engine/prompt.h"
+#include "engine/record.h"
+#include "engine/tokenizer.h"
+
+struct engine;
+
+struct engine_options {
+	const char *model_dir;
+	const char *model_name;   /* NULL: the directory's last component */
+	int n_threads;            /* 0: one per available CPU */
+	int prefill_chunk;        /* tokens per prefill step; 0: default 512 */
+	int max_context;          /* 0: the model's own limit */
+	int max_running;          /* requests computed at once; 0: default 64 */
+	int max_queued;           /* requests waiting; more are RC_BUSY; 0: default 256 */
+	int ring_requests;        /* finished requests kept for inspection; 0: default 256 */
+	size_t ring_bytes;        /* and their bytes; 0: default 64 MiB */
+};
+
+/* Opens the model, starts the pool and the engine thread. `why` names file, tensor, expected and found.
+ * RC_MODEL, RC_UNSUPPORTED (deepseek_v41 and other architectures, by name), -ENOMEM, -errno. */
+int engine_open(const struct engine_options *o, struct engine **ret_e, struct buf *why);
+/* Cancels what runs, joins the threads, frees. Every request must have been unref'd by its owner. */
+void engine_close(struct engine **e);
+
+const char *engine_model_name(const struct engine *e);
+const struct model_config *engine_config(const struct engine *e);
+const struct tokenizer *engine_tokenizer(const struct engine *e);
+int engine_max_context(const struct engine *e);
+/* Human-readable inventory: tensors, bytes by dtype and family, KV bytes per token. */
+void engine_describe(const struct engine *e, struct buf *out);
+
+/* ---- generating ---- */
+
+/* Renders messages (an OpenAI-style array, see prompt.h), tokenizes, checks limits, and queues.
+ * On success the caller owns one reference to *ret_g. Errors: RC_INVALID (why names the field), RC_CONTEXT
+ * ("prompt N exceeds context M"), RC_BUSY, RC_DRAINING. spec and everything it points to are copied. */
+int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g, struct buf *why);
+
+/* Stops admitting (RC_DRAINING); running requests go on. engine_resume undoes it. */
+void engine_drain(struct engine *e);
+void engine_resume(struct engine *e);
+
+/* ---- live control ---- */
+
+/* The numerics and the kernel set that the next request will pin. */
+void engine_numerics(struct engine *e, struct numerics *ret_n);
+/* Validates and installs; a change that alters numbers starts a new epoch. RC_INVALID names parameter and choices,
+ * RC_NOT_FOUND an unknown name. */
+int engine_numerics_set(struct engine *e, const char *name, const char *value, struct buf *why);
+/* The active set, pinned for the caller; kset_unpin() when done. */
+struct kset *engine_kset(struct engine *e);
+/* Swaps the active set between steps (takes over the caller's pin). */
+void engine_kset_activate(struct engine *e, struct kset **ks);
+
+struct engine_status {
+	int running, queued, draining, failed; /* failed: the engine stopped for good; see why_failed */
+	uint64_t steps, epoch;
+	uint64_t requests, finished, cancelled, errors;
+	uint64_t prompt_tokens, cached_tokens, generated_tokens;
+	double step_age;          /* seconds since the last step ended; 0 when idle */
+	size_t state_bytes;       /* KV and compressor state of live sequences */
+	int n_threads;
+	char why_failed[256];
+};
+void engine_status(struct engine *e, struct engine_status *ret_s);
+
+/* ---- the request ring (record.h) ---- */
+
+/* Newest first, running ones included; at most `max`. Each returned record holds a reference. */
+int engine_records(struct engine *e, struct record **ret_r, int max);
+/* By request id; NULL when unknown or evicted. The caller unrefs. */
+struct record *engine_record(struct engine *e, const char *id);
+/* Asks the request to stop at the next step; RC_NOT_FOUND. */
+int engine_cancel(struct engine *e, const char *id);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ * generation.h - one request to generate: what to do, and the stream of what came out.
+ * Threads: the engine thread produces, one consumer reads. Lock: generation (own, short). */
+#ifndef ENGINE_GENERATION_H
+#define ENGINE_GENERATION_H
+
+#include "engine/base/buf.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GEN_MAX_STOPS 16
+#define GEN_MAX_TOP_LOGPROBS 20
+
+struct generation;
+
+struct gen_logit_bias { int32_t token; float bias; };
+
+/* Neutral values in brackets; zero-initialise, then gen_sampling_init() fills the model's defaults. */
+struct gen_sampling {
+	float temperature;            /* [1]; 0 is greedy */
+	float top_p, min_p;           /* [1] [0] */
+	int top_k;                    /* [0]: off */
+	float repetition_penalty;     /* [1] over prompt and output */
+	float presence_penalty, frequency_penalty; /* [0] over output */
+	bool has_seed; uint64_t seed; /* without one a random seed is drawn and recorded */
+	const struct gen_logit_bias *bias; int n_bias;
+	const char *const *stop; int n_stop;  /* UTF-8, matched in content after protocol markers */
+	bool logprobs; int top_logprobs;
+	bool ignore_eos;
+};
+
+enum gen_effort { GEN_EFFORT_DEFAULT, GEN_EFFORT_HIGH, GEN_EFFORT_MAX };
+
+struct generation_spec {
+	/* Either messages (and tools), or raw token ids, or raw text. */
+	json_t *messages, *tools;     /* borrowed */
+	const int32_t *tokens; int n_tokens;
+	const char *text;             /* raw text, added tokens not recognised */
+	bool thinking;
+	enum gen_effort effort;
+	int max_tokens;               /* <= 0: what fits the context */
+	struct gen_sampling sampling;
+	bool parse;                   /* split reasoning, content and tool calls; false: everything is content */
+	const char *id;               /* request id; NULL: made up */
+	const char *label;            /* where from: "http", "probe:recall", ... */
+	/* Called on the engine thread, without locks, after events were queued. Must not block. */
+	void (*notify)(void *arg); void *arg;
+};
+
+/* Model defaults from generation_config.json. */
+struct engine;
+void gen_sampling_init(const struct engine *e, struct gen_sampling *s);
+
+enum gen_finish { GEN_RUNNING, GEN_STOP, GEN_LENGTH, GEN_TOOL_CALLS, GEN_CANCELLED, GEN_ERROR };
+
+enum gen_event_kind {
+	GEN_EV_REASONING,  /* text: bytes of whole UTF-8 characters */
+	GEN_EV_CONTENT,
+	GEN_EV_TOOL_BEGIN, /* text: function name; call: index from 0; tool_id set */
+	GEN_EV_TOOL_ARGS,  /* text: next piece of the arguments' JSON */
+	GEN_EV_TOOL_END,
+	GEN_EV_LOGPROB,    /* lp: one generated token; comes before the text events it leads to */
+	GEN_EV_FINISH      /* last event, exactly one: finish, rc, text = detail (see below) */
+};
+
+struct gen_token_logprob { int32_t token; float logprob; };
+
+struct gen_event {
+	enum gen_event_kind kind;
+	int call;
+	char *text; size_t len;       /* owned by the event, NUL-terminated */
+	char *tool_id;
+	struct gen_token_logprob lp;  /* LOGPROB */
+	bool lp_reasoning;            /* that token belongs to the reasoning */
+	int n_top;
+	struct gen_token_logprob *top;
+	enum gen_finish finish;       /* FINISH: `rc` for GEN_ERROR; text is a short detail such as "eos", */
+	int rc;                       /* "stop_string", "max_tokens", "context", "tool_calls", "incomplete_tool_call" */
+};
+
+struct gen_usage {
+	int prompt_tokens, completion_tokens, reasoning_tokens, cached_tokens;
+};
+
+/* Moves the next event into *ret_ev; false when none is queued. */
+bool generation_next(struct generation *g, struct gen_event *ret_ev);
+/* As generation_next, but waits up to timeout_ms (< 0: for ever). 0, -ETIMEDOUT. For consumers with a thread. */
+int generation_wait(struct generation *g, struct gen_event *ret_ev, long timeout_ms);
+void gen_event_fini(struct gen_event *ev);
+
+const char *generation_id(const struct generation *g);
+void generation_usage(struct generation *g, struct gen_usage *ret_u);
+/* Asks the engine to stop; idempotent, returns at once. After it no notify call begins that had not begun. */
+void generation_cancel(struct generation *g);
+/* The consumer's last act; cancels if still running. After it returns notify is never called again. */
+void generation_unref(struct generation **g);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT
+ * dsv4_plugin.h - everything a kernel plugin needs to know, and all it may know.
+ *
+ * The life of a plugin. It is one shared object that exports one constant, `dsv4_plugin_descriptor`. The
+ * daemon first reads the file without running it (the facts stand as JSON between two markers, see
+ * DSV4_FACTS), copies it to a fresh name, tries it in a child process, then maps it, calls open(), warms it,
+ * and checks each op against `ref` before a kernel set may use it. From then on the engine calls ops on its
+ * own thread; an op may spread its work with host->parallel_for and returns when all of it is done. When no
+ * set and no request uses the plugin any more, close() is called and the file is unmapped.
+ *
+ * So a plugin keeps no threads, no atexit, no constructors, no thread-local destructors and no writable
+ * globals, and imports nothing but libc and libm: each of those would outlive the mapping.
+ *
+ * Rules for an op: read the argument struct, write only the documented outputs, allocate only with
+ * host->scratch, return 0 or -errno. On the CPU every output element is summed in one order that depends
+ * on that element alone: the result must be the same bits for any n_tok, any split of tokens into
+ * calls, and any number of threads.
+ *
+ * Notation: [a][b] is row-major. All activations are fp32. "tok" counts tokens of the batch, flattened over
+ * sequences. Equations: format.md section 3 of the project's notes; `plugins/ref` is the definition.
+ *
+ * ABI history (a plugin loads if its major equals the daemon's and its minor is not newer):
+ *   1.0  first version */
+#ifndef DSV4_PLUGIN_H
+#define DSV4_PLUGIN_H
+
+#include "dsv4_numfmt.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DSV4_ABI_MAJOR 1
+#define DSV4_ABI_MINOR 0
+#define DSV4_PLUGIN_MAGIC 0x34767364u /* "dsv4" */
+#define DSV4_BUILD_SIGNATURE "dsv4-abi-1 lp64 le"
+
+enum dsv4_family { DSV4_GEMM, DSV4_NORM, DSV4_MHC, DSV4_COMPRESS, DSV4_INDEXER, DSV4_ATTENTION, DSV4_MOE, DSV4_N_FAMILY };
+enum dsv4_phase { DSV4_PREFILL, DSV4_DECODE, DSV4_N_PHASE };
+
+/* ---- numerics in force; each op reads the ones that concern it (design.md section 2) ---- */
+
+enum dsv4_round {            /* how a stored row is rounded */
+	DSV4_ROUND_NONE,     /* f32 */
+	DSV4_ROUND_BF16,
+	DSV4_ROUND_FP8,      /* e4m3, power-of-two scale per 64 (KV rows) or per row of the index (128) values */
+	DSV4_ROUND_FP4       /* e2m1, power-of-two scale per 32 values, after a Hadamard rotation */
+};
+enum dsv4_act { DSV4_ACT_NONE, DSV4_ACT_FP8 };        /* activations before FP8/FP4 weights, e4m3 per 128 columns */
+enum dsv4_prec { DSV4_PREC_FP32, DSV4_PREC_BF16 };
+
+/* ---- weights ---- */
+
+enum dsv4_wfmt { DSV4_W_F32, DSV4_W_BF16, DSV4_W_FP8, DSV4_W_FP4, DSV4_W_NVFP4, DSV4_N_WFMT };
+enum dsv4_sfmt { DSV4_S_NONE, DSV4_S_E8M0, DSV4_S_F32, DSV4_S_E4M3 };
+
+/* One matrix [rows][cols], row-major, straight from the checkpoint's mapping.
+ * FP8:   data u8 e4m3 [rows][cols]; scale [ceil(rows/128)][ceil(cols/128)] E8M0 or F32.
+ * FP4:   data u8 [rows][cols/2], low nibble = even column; scale E8M0 [rows][cols/32].
+ * NVFP4: data as FP4; scale E4M3 [rows][cols/16]; value = fp4 * scale * scale2.
+ * data and scale may be unaligned (safetensors aligns nothing): load with memcpy or unaligned loads. */
+struct dsv4_weight {
+	uint32_t size;              /* sizeof(struct dsv4_weight) */
+	uint8_t fmt, sfmt;          /* enum dsv4_wfmt, enum dsv4_sfmt */
+	uint8_t pad[2];
+	int64_t rows, cols;
+	const void *data, *scale;   /* scale NULL for F32 and BF16 */
+	float scale2;               /* NVFP4 only, else 1 */
+};
+
+/* ---- stored rows (KV rows, index keys), in pages so that cache blocks can be shared ---- */
+
+/* Row i is page[i / page_rows] + (i % page_rows) * dim floats. Values are already rounded. */
+struct dsv4_rows {
+	uint32_t size;
+	uint32_t dim;
+	int64_t n;                  /* rows present */
+	int64_t page_rows;          /* >= 1 */
+	const float *const *page;
+};
+
+/* One sequence's part of a batch: tokens [tok0, tok0 + n_tok) of the flattened batch, consecutive positions. */
+struct dsv4_seq {
+	uint32_t size;
+	int32_t tok0, n_tok;
+	int32_t ratio;              /* compression ratio of this layer; 0: no compressed rows */
+	int64_t pos0;               /* position of the first of these tokens */
+	const float *window;        /* [.][dim] KV rows of consecutive positions, up to and with the last token */
+	int64_t window_pos0;        /* position of window[0]; every token's window lies inside */
+	struct dsv4_rows kv;        /* compressed KV rows; token at pos p sees rows n < (p + 1) / ratio */
+	struct dsv4_rows key;       /* indexer keys, same count (CSA layers) */
+};
+
+/* ---- execution context ---- */
+
+struct dsv4_exec;                   /* the host's; opaque */
+
+/* Called for slices [begin, end) of [0, n); may run on any pool thread. */
+typedef void dsv4_slice_f(void *arg, int64_t begin, int64_t end);
+
+struct dsv4_host {
+	uint32_t size;
+	uint16_t abi_major, abi_minor;
+	/* Splits [0, n) in chunks of about `grain` and returns when all are done. Not from inside a slice. */
+	void (*parallel_for)(struct dsv4_exec *x, int64_t n, int64_t grain, dsv4_slice_f *fn, void *arg);
+	/* 64-byte aligned memory, not cleared, valid until the op returns; NULL when short. Not inside a slice. */
+	void *(*scratch)(struct dsv4_exec *x, size_t bytes);
+	int (*n_threads)(struct dsv4_exec *x);
+	void (*log)(int level, const char *text);   /* in open(), warm(), close() only */
+};
+
+/* ---- argument structs; each begins with its size ---- */
+
+/* y[t][g * rows/n_group + r] = sum_k x[t][g * cols + k] * W[g * rows/n_group + r][k].
+ * n_group 1 is the plain case. With act FP8 and an FP8, FP4 or NVFP4 weight, x is first rounded per 128 columns. */
+struct dsv4_linear {
+	uint32_t size;
+	int32_t n_tok, n_group;
+	uint32_t act;                     /* enum dsv4_act */
+	const struct dsv4_weight *w;
+	const float *x; int64_t ldx;      /* [n_tok][ldx], ldx >= n_group * cols */
+	float *y; int64_t ldy;            /* [n_tok][ldy], ldy >= rows */
+};
+
+/* y = x / sqrt(mean(x^2) + eps) * weight, row by row; weight [dim] f32 or NULL. y may be x. */
+struct dsv4_rms_norm {
+	uint32_t size;
+	int32_t dim;
+	int64_t n_row;
+	float eps;
+	const float *weight;
+	const float *x; int64_t ldx;
+	float *y; int64_t ldy;
+};
+
+/* In place on x [n_tok][n_head][dim]: rotates interleaved pairs of the last `rot` dims by cs[t][rot/2][2]
+ * (cos, sin), conjugated when inverse; then rounds: `kv` rounds the first dim - rot values (FP8 per 64);
+ * `index` rounds all dim values (FP4 after a Hadamard rotation scaled dim^-0.5, per 32). One of them is NONE. */
+struct dsv4_rope {
+	uint32_t size;
+	int32_t n_tok, n_head, dim, rot;
+	uint32_t inverse;
+	uint32_t kv, index;               /* enum dsv4_round */
+	const float *cs;                  /* [n_tok][rot/2][2] */
+	float *x; int64_t ldx;            /* floats between tokens, >= n_head * dim */
+};
+
+/* Weights of one hyper-connection site; n_mix = (2 + hc) * hc rows, or hc rows at the head. */
+struct dsv4_hc_weights {
+	const float *fn;                  /* [n_mix][hc * dim] */
+	const float *base;                /* [n_mix] */
+	const float *scale;               /* [3], at the head [1] */
+};
+
+/* y[t] = sum_j pre[j] * streams[t][j]; post and comb for hc_post (format.md 3.1). */
+struct dsv4_hc_pre {
+	uint32_t size;
+	int32_t n_tok, hc, dim, sinkhorn_iters;
+	uint32_t prec;                    /* enum dsv4_prec: BF16 rounds the mixes */
+	float norm_eps, hc_eps;
+	struct dsv4_hc_weights w;
+	const float *streams;             /* [n_tok][hc][dim] */
+	float *y;                         /* [n_tok][dim] */
+	float *post;                      /* [n_tok][hc] */
+	float *comb;                      /* [n_tok][hc][hc] */
+};
+
+/* streams[t][k] = post[t][k] * y[t] + sum_j comb[t][j][k] * streams[t][j], in place. */
+struct dsv4_hc_post {
+	uint32_t size;
+	int32_t n_tok, hc, dim;
+	uint32_t prec;
+	const float *y, *post, *comb;
+	float *streams;
+};
+
+/* y[t] = sum_j (sigmoid(m[j] * scale + base[j]) + hc_eps) * streams[t][j]. */
+struct dsv4_hc_head {
+	uint32_t size;
+	int32_t n_tok, hc, dim;
+	uint32_t prec;
+	float norm_eps, hc_eps;
+	struct dsv4_hc_weights w;
+	const float *streams;
+	float *y;
+};
+
+/* Pools groups of `ratio` tokens of one sequence (format.md 3.5). Without overlap, width = dim: out[e] pools
+ * group e of kv and score. With overlap, width = 2 dim: out[e] pools group e by channels [0, dim) and group
+ * e + 1 by [dim, 2 dim), so the inputs hold n_out + 1 groups; first_absent says group 0 does not exist (it
+ * weighs nothing). The score of a group's token i gains ape[i]. Then norm, rope at cs[e], rounding as in rope. */
+struct dsv4_compress {
+	uint32_t size;
+	int32_t n_out, ratio, dim, rot;
+	uint32_t overlap, first_absent;
+	uint32_t kv_round, index_round;   /* enum dsv4_round; one of them is NONE */
+	float norm_eps;
+	const float *kv, *score;          /* [(n_out + overlap) * ratio][width], without ape */
+	const float *ape;                 /* [ratio][width] */
+	const float *norm;                /* [dim] */
+	const float *cs;                  /* [n_out][rot/2][2] */
+	float *out;                       /* [n_out][dim] */
+};
+
+/* score[t][n] = scale * sum_h max(q[t][h] . key[n], 0) * w[t][h] for n visible to t; other columns untouched. */
+struct dsv4_index_score {
+	uint32_t size;
+	int32_t n_tok, n_head, dim, n_seq;
+	float scale;
+	const struct dsv4_seq *seq;       /* [n_seq]; uses key, ratio, pos0 */
+	const float *q;                   /* [n_tok][n_head][dim], rotated and rounded */
+	const float *w;                   /* [n_tok][n_head] */
+	float *score; int64_t lds;        /* [n_tok][lds] */
+};
+
+/* For each token the k best of its n_vis[t] scores, or all where n_vis[t] <= k: rows[t] ascending, count[t].
+ * Equal scores: the lower row wins. NaN ranks below everything. score may be NULL when no token has more than k. */
+struct dsv4_index_topk {
+	uint32_t size;
+	int32_t n_tok, k;
+	const int32_t *n_vis;             /* [n_tok] */
+	const float *score; int64_t lds;
+	int32_t *rows; int64_t ldr;       /* [n_tok][ldr] */
+	int32_t *count;                   /* [n_tok] */
+};
+
+/* out[t][h] = softmax over (window rows, then compressed rows, then the sink) of q.k * scale, times the rows
+ * (one row is key and value). rows NULL: every visible compressed row. prec BF16 rounds scores and weights. */
+struct dsv4_attn {
+	uint32_t size;
+	int32_t n_tok, n_head, dim, n_seq;
+	int32_t window;                   /* token at p sees window positions (p - window, p] */
+	uint32_t prec;                    /* enum dsv4_prec */
+	float scale;
+	const struct dsv4_seq *seq;
+	const float *q;                   /* [n_tok][n_head][dim] */
+	const float *sink;                /* [n_head] */
+	const int32_t *rows; int64_t ldr; /* [n_tok][ldr] ascending, count[t] of them */
+	const int32_t *count;
+	float *out;                       /* [n_tok][n_head][dim] */
+};
+
+/* s = sqrt(softplus(gate . x)); learned: top k of s + bias (ties to the lower id); hash: ids = table[token].
+ * weight = s / sum(s of the chosen) * scaling. ids ascending. */
+struct dsv4_moe_route {
+	uint32_t size;
+	int32_t n_tok, dim, n_expert, k;
+	float scaling;
+	const struct dsv4_weight *gate;   /* [n_expert][dim] */
+	const float *bias;                /* [n_expert], learned layers, else NULL */
+	const int64_t *table;             /* [vocab][k], hash layers, else NULL; may be unaligned */
+	const int32_t *token;             /* [n_tok] */
+	const float *x;                   /* [n_tok][dim] */
+	int32_t *ids;                     /* [n_tok][k] */
+	float *weight;                    /* [n_tok][k] */
+};
+
+/* Expert e: w2(round(w * silu(min(w1 x, limit)) * clamp(w3 x, +-limit))). */
+struct dsv4_expert {
+	struct dsv4_weight w1, w2, w3;    /* [inter][dim], [dim][inter], [inter][dim] */
+};
+
+/* y = shared(x) * 1 + out_scale * sum over the k chosen, in ascending id, of expert(x); limit 0: no clamp. */
+struct dsv4_moe_experts {
+	uint32_t size;
+	int32_t n_tok, dim, inter, n_expert, k, n_shared;
+	uint32_t act;                     /* enum dsv4_act */
+	float limit, out_scale;
+	const struct dsv4_expert *expert; /* [n_expert] */
+	const struct dsv4_expert *shared; /* [n_shared], inter rows each */
+	const float *x;                   /* [n_tok][dim] */
+	const int32_t *ids;               /* [n_tok][k] */
+	const float *weight;              /* [n_tok][k] */
+	float *y;                         /* [n_tok][dim] */
+};
+
+/* ---- ops ---- */
+
+enum dsv4_op {
+#define OP(op, family, args, text) DSV4_OP_##op,
+#include "ops.def"
+#undef OP
+	DSV4_N_OP
+};
+
+#define OP(op, family, args, text) typedef int args##_f(struct dsv4_exec *x, const struct dsv4_host *host, const struct args *a);
+#include "ops.def"
+#undef OP
+
+typedef void dsv4_any_f(void); /* an op of any kind; cast to its own type before the call */
+
+/* What an op does to the numbers, for status and the check library. */
+enum dsv4_numerics {
+	DSV4_EXACT,     /* same bits as ref */
+	DSV4_ORDER,     /* exact products, another summation order */
+	DSV4_LOSSY      /* rounds where ref does not; the tag says how */
+};
+
+struct dsv4_op_entry {
+	uint32_t size;
+	uint16_t op;                      /* enum dsv4_op */
+	uint16_t phases;                  /* bit per enum dsv4_phase */
+	uint32_t wfmts;                   /* bit per enum dsv4_wfmt accepted; ops without a weight: ~0 */
+	uint32_t numerics;                /* enum dsv4_numerics */
+	const char *tag;                  /* e.g. "fp32", "bf16-mix" */
+	dsv4_any_f *fn;
+};
+
+struct dsv4_plugin {
+	uint32_t magic, size;
+	uint16_t abi_major, abi_minor;
+	uint32_t n_op;
+	const char *signature;            /* DSV4_BUILD_SIGNATURE */
+	const char *name, *version;       /* [a-z0-9-]{1,31}; digits and dots */
+	const char *cpu;                  /* features needed, space-separated as in /proc/cpuinfo, "" for none */
+	const struct dsv4_op_entry *op;   /* [n_op] */
+	int (*open)(const struct dsv4_host *host);   /* may be NULL */
+	void (*close)(const struct dsv4_host *host); /* may be NULL */
+};
+
+#define DSV4_PLUGIN_SYMBOL "dsv4_plugin_descriptor"
+
+#endif
