@@ -5,7 +5,9 @@
 #define ENGINE_NUMERICS_H
 
 #include "engine/base/buf.h"
+#include "plugins/dsv4_plugin.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,5 +33,16 @@ void numerics_init(struct numerics *n, enum numerics_profile p, int config_topk)
 int numerics_set(struct numerics *n, const char *name, const char *value, struct buf *why);
 /* The value as text; returns out (32 bytes). */
 const char *numerics_get(const struct numerics *n, const struct numerics_row *row, char out[32]);
+
+/* The words as the plugin ABI's values. */
+enum dsv4_round numerics_index_round(const struct numerics *n);
+enum dsv4_round numerics_kv_round(const struct numerics *n);
+enum dsv4_act numerics_act(const struct numerics *n);
+enum dsv4_prec numerics_mhc(const struct numerics *n);
+enum dsv4_prec numerics_attn(const struct numerics *n);
+/* Is the routed scaling factor applied to the output, not to the weights? */
+bool numerics_scale_output(const struct numerics *n);
+/* Do a and b give the same numbers for the same tokens? (All but drop_thinking.) */
+bool numerics_same_state(const struct numerics *a, const struct numerics *b);
 
 #endif

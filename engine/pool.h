@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ * pool.h - persistent worker threads, and the host table that ops run on.
+ * Threads: one caller at a time drives a pool; its workers run slices. Lock: pool (short, never during a slice). */
+#ifndef ENGINE_POOL_H
+#define ENGINE_POOL_H
+
+#include "plugins/dsv4_plugin.h"
+
+#define POOL_MAX_THREADS 1024
+
+struct pool;
+
+/* n_threads counts the caller; 0: one per CPU this process may use. -EAGAIN when threads cannot be started. */
+int pool_new(int n_threads, struct pool **ret_p);
+/* Joins the workers. */
+void pool_free(struct pool **p);
+int pool_threads(const struct pool *p);
+
+/* What ops of this pool's caller are called with; scratch memory belongs to it. */
+struct dsv4_exec *pool_exec(struct pool *p);
+/* Ends the life of all scratch memory; called before each op. Memory stays for the next. */
+void pool_scratch_reset(struct pool *p);
+/* Bytes the scratch arena holds. */
+size_t pool_scratch_bytes(const struct pool *p);
+
+/* The table every op gets. Its log drops the text: the daemon puts its own in a copy for open() and close(). */
+extern const struct dsv4_host pool_host;
+
+#endif
