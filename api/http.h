@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ * http.h - the HTTP server: starts, ticks and stops it; everything else of api/ hangs below.
+ * Threads: control calls these; libmicrohttpd's threads serve. Lock: http (the list of calls). */
+#ifndef API_HTTP_H
+#define API_HTTP_H
+
+#include "engine/base/buf.h"
+
+#include <stddef.h>
+
+#define HTTP_DEFAULT_LISTEN "127.0.0.1:8420"
+
+struct engine;
+struct http;
+
+/* Zero-initialise; 0 and NULL mean the defaults in brackets. */
+struct http_options {
+	const char *listen;        /* "ADDR:PORT" or "[ADDR6]:PORT", numeric or localhost; port 0: any [HTTP_DEFAULT_LISTEN] */
+	int listen_fd;             /* > 0: a listening socket to use instead (socket activation); taken over on success */
+	const char *version;       /* for GET /version [""] */
+	int max_connections;       /* [256] */
+	int threads;               /* of libmicrohttpd; parsing and tokenizing happen on them [4] */
+	size_t max_body;           /* bytes of one request's body, more is 413 [8 MiB] */
+	size_t max_body_total;     /* of all bodies held at once, more is 503 [8 * max_body] */
+	double keep_alive;         /* seconds of silence after which a parked stream gets a comment [4] */
+	double stall;              /* seconds without an engine step, with work to do, that turn /ready red [120] */
+};
+
+/* Listens and serves `e`, which must outlive the server. `why` names the address and the errno.
+ * RC_INVALID for an address that cannot be parsed, -errno for one that cannot be bound. */
+int http_start(const struct http_options *o, struct engine *e, struct http **ret_h, struct buf *why);
+/* Call about once a second: notices vanished clients and keeps parked streams alive. */
+void http_tick(struct http *h);
+/* The bound address, e.g. "127.0.0.1:8420", with the real port when port 0 was asked for. */
+const char *http_address(const struct http *h);
+/* Stops accepting, ends running streams with an error event and [DONE], other calls with 503, joins the
+ * threads, frees. Drain the engine first to let them finish. NULL is fine. */
+void http_stop(struct http **h);
+
+#endif
