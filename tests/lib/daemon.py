@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""Starts a dsv4d on the tiny model in a private directory, waits until it says READY, stops it.
+
+    with Daemon() as d:
+        client = d.openai()            # the official client, pointed at it
+        status, headers, body = d.http("GET", "/v1/models")
+        code, out, err = d.ctl("status", "--json")
+"""
+import http.client
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+SRC = os.path.abspath(os.environ.get("top_srcdir") or os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = os.path.abspath(os.environ.get("top_builddir") or os.path.join(SRC, "build"))
+SKIP = 77
+
+
+def skip(reason):
+    """Ends the test as automake's "skipped"."""
+    print("skipped:", reason)
+    sys.exit(SKIP)
+
+
+def need(module):
+    """Imports a module that is not in the standard library, or skips the test."""
+    try:
+        return __import__(module)
+    except ImportError:
+        skip(f"python lacks the package {module}")
+
+
+class Daemon:
+    """One daemon; arguments are extra command-line flags. `args` may repeat --model or --listen to override them."""
+
+    def __init__(self, *args, program=None, model=None, env=None, timeout=60):
+        self.args, self.env, self.timeout = list(args), env or {}, timeout
+        self.program = program or os.path.join(BUILD, "dsv4d")
+        self.model = model or os.path.join(SRC, "etc", "tiny")
+        self.dir = tempfile.mkdtemp(prefix="dsv4d-")
+        self.control = os.path.join(self.dir, "control")
+        self.log_path = os.path.join(self.dir, "log")
+        self.process = None
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self):
+        command = [self.program, "--model", self.model, "--listen", f"127.0.0.1:{self.port}",
+                   "--control", self.control, "--state", os.path.join(self.dir, "state"), *self.args]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+            path = os.path.join(self.dir, "notify")
+            notify.bind(path)
+            with open(self.log_path, "ab") as log:
+                self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                env={**os.environ, **self.env, "NOTIFY_SOCKET": path})
+            self._wait_ready(notify)
+            os.unlink(path)
+        return self
+
+    def _wait_ready(self, notify):
+        """Waits for READY=1 (sd_notify), or for the process to end, whichever is first."""
+        pid = os.pidfd_open(self.process.pid)
+        try:
+            while True:
+                ready, _, _ = select.select([notify, pid], [], [], self.timeout)
+                if notify in ready:
+                    if b"READY=1" in notify.recv(65536).split(b"\n"):
+                        return
+                else:
+                    what = "ended before" if ready else f"took over {self.timeout} s and was not"
+                    self.kill()
+                    raise RuntimeError(f"dsv4d {what} ready:\n{self.log()}")
+        finally:
+            os.close(pid)
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def stop(self, sig=signal.SIGTERM):
+        """Sends the signal, waits, returns the exit status (negative: killed by that signal)."""
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            return self.process.wait(self.timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"dsv4d did not end within {self.timeout} s of signal {sig}:\n{self.log()}") from None
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            shutil.rmtree(self.dir, ignore_errors=True)
+            raise
+
+    def __exit__(self, kind, value, trace):
+        try:
+            code = self.stop() if self.process.poll() is None else self.process.returncode
+            if kind is not None or code != 0:
+                sys.stderr.write(self.log())
+            if kind is None and code != 0:
+                raise RuntimeError(f"dsv4d ended with status {code}")
+        finally:
+            self.kill()
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    # ---- as a client ----
+
+    def http(self, method, path, body=None, headers=None, timeout=60):
+        """One request on its own connection: (status, lower-case headers, body as JSON where it is, else bytes)."""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            h = dict(headers or {})
+            if body is not None and not isinstance(body, (bytes, str)):
+                body = json.dumps(body)
+            if body is not None:
+                h.setdefault("Content-Type", "application/json")
+            c.request(method, path, body, h)
+            r = c.getresponse()
+            data = r.read()
+            found = {k.lower(): v for k, v in r.getheaders()}
+            if "json" in found.get("content-type", "") and data:
+                data = json.loads(data)
+            return r.status, found, data
+        finally:
+            c.close()
+
+    def openai(self, **kw):
+        openai = need("openai")
+        kw.setdefault("max_retries", 0)
+        kw.setdefault("timeout", 60)
+        return openai.OpenAI(base_url=self.url + "/v1", api_key="unused", **kw)
+
+    def ctl(self, *args, timeout=60):
+        """Runs dsv4ctl: (exit code, standard output, standard error)."""
+        r = subprocess.run([os.path.join(BUILD, "dsv4ctl"), "--socket", self.control, *args], stdin=subprocess.DEVNULL,
+                           capture_output=True, text=True, timeout=timeout, check=False)
+        return r.returncode, r.stdout, r.stderr
