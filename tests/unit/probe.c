@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ * probe.c - the probes against scripted servers: a sound one passes, each fault is caught.
+ * Threads: one. Locks: none. */
+#include "ctl/probe.h"
+#include "ctl/probe_text.h"
+#include "engine/base/rc.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum server { SOUND, FORGETS, LOOPS_WORD, LOOPS_LINE, LOOPS_SLOWLY, ANSWERS_WHILE_THINKING, IS_DOWN };
+
+struct peer {
+	enum server kind;
+	int asked;
+	size_t streamed;
+};
+
+static const char *last_user(json_t *body)
+{
+	json_t *m = json_object_get(body, "messages");
+
+	return json_string_value(json_object_get(json_array_get(m, json_array_size(m) - 1), "content"));
+}
+
+/* What a sound model says: it finds "The/my X is Y." for the X asked for anywhere in the conversation. */
+static void look_back(json_t *body, struct buf *out)
+{
+	const char *question = last_user(body), *of = strstr(question, "access code for the "), *is;
+	json_t *messages = json_object_get(body, "messages"), *m;
+	struct buf key = { 0 };
+	size_t i;
+
+	if (strstr(question, "to a file")) {
+		buf_adds(out, "Save the tic-tac-toe page as a file.");
+		return;
+	}
+	if (of)
+		buf_printf(&key, "access code for the %.*s is ", (int)strcspn(strrchr(question, ' ') + 1, "?"),
+			   strrchr(question, ' ') + 1);
+	else if (!strncmp(question, "What is my ", 11))
+		buf_printf(&key, "my %.*s is ", (int)strcspn(question + 11, "?"), question + 11);
+	json_array_foreach(messages, i, m) {
+		const char *text = json_string_value(json_object_get(m, "content"));
+
+		is = key.len ? strstr(text, buf_str(&key)) : NULL;
+		if (is)
+			buf_printf(out, "It is %.*s.", (int)strcspn(is + key.len, "."), is + key.len);
+	}
+	if (!out->len)
+		buf_adds(out, "<html><h1>tic-tac-toe</h1></html>");
+	buf_fini(&key);
+}
+
+/* An article of about n bytes that never repeats a line. */
+static void article(struct buf *out, size_t n)
+{
+	uint64_t x = 88172645463325252u;
+
+	while (out->len < n) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		buf_printf(out, "w%llx%s", (unsigned long long)(x % 100000), x % 11 ? " " : ".\n");
+	}
+}
+
+static void write_article(enum server kind, struct buf *out)
+{
+	article(out, 9000);
+	for (int i = 0; i < 40 && kind == LOOPS_WORD; i++)
+		buf_adds(out, "again ");
+	for (int i = 0; i < 40 && kind == LOOPS_LINE; i++)
+		buf_printf(out, "\nThe same line.\nw%d\n", i);
+	for (int i = 0; i < 4000 && kind == LOOPS_SLOWLY; i++)
+		buf_printf(out, "The %s moved on to chapter %d%s", i % 2 ? "system" : "monitor", i % 7, i % 5 ? " " : ".\n");
+}
+
+static void answer(struct peer *p, json_t *body, struct buf *out)
+{
+	if (strstr(last_user(body), "Write a long"))
+		write_article(p->kind, out);
+	else if (p->kind == FORGETS)
+		buf_adds(out, "This is the very first message.");
+	else
+		look_back(body, out);
+}
+
+static int chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, json_t **ret_reply, struct buf *why)
+{
+	struct peer *p = arg;
+	struct buf out = { 0 };
+	bool thinking = p->kind == ANSWERS_WHILE_THINKING;
+
+	p->asked++;
+	if (p->kind == IS_DOWN)
+		return buf_why(why, RC_BUSY, "queue full");
+	answer(p, body, &out);
+	for (size_t i = 0; delta && i < out.len; i += 100) {
+		p->streamed = i;
+		if (delta(delta_arg, thinking, out.data + i, out.len - i < 100 ? out.len - i : 100))
+			break;
+	}
+	*ret_reply = json_pack("{s:s, s:[{s:s, s:{s:s, s:s, s:s}}], s:{s:i, s:i}}", "id", "chatcmpl-1", "choices",
+			       "finish_reason", "stop", "message", "role", "assistant", "content",
+			       thinking ? "" : buf_str(&out), "reasoning_content", thinking ? buf_str(&out) : "", "usage",
+			       "prompt_tokens", (int)strlen(last_user(body)) / 4, "completion_tokens", 2000);
+	buf_fini(&out);
+	return 0;
+}
+
+/* Runs a probe against a kind of server; checks the verdict. */
+static void expect(const char *probe, enum server kind, enum probe_verdict verdict)
+{
+	struct peer p = { .kind = kind };
+	struct probe_peer peer = { .chat = chat, .arg = &p, .context = 4096 };
+	struct probe_result r;
+	struct buf why = { 0 };
+
+	assert_int_equal(probe_run(probe, NULL, &peer, &r, &why), 0);
+	if (r.verdict != verdict)
+		fail_msg("%s: %s instead of %s: %s", probe, probe_verdict_name(r.verdict), probe_verdict_name(verdict),
+			 buf_str(&r.why));
+	if (kind != IS_DOWN)
+		assert_int_equal((int)json_array_size(r.requests), p.asked);
+	probe_result_fini(&r);
+	buf_fini(&why);
+}
+
+static void a_sound_server_passes(void **state)
+{
+	(void)state;
+	expect("recall", SOUND, PROBE_PASS);
+	expect("continuation", SOUND, PROBE_PASS);
+	expect("needle", SOUND, PROBE_PASS);
+	expect("longgen", SOUND, PROBE_PASS);
+}
+
+static void forgetting_is_a_failure(void **state)
+{
+	(void)state;
+	expect("recall", FORGETS, PROBE_FAIL);
+	expect("continuation", FORGETS, PROBE_FAIL);
+	expect("needle", FORGETS, PROBE_FAIL);
+	expect("longgen", FORGETS, PROBE_PASS); /* repetition is another question */
+}
+
+static void repetition_is_a_failure(void **state)
+{
+	(void)state;
+	expect("longgen", LOOPS_WORD, PROBE_FAIL);
+	expect("longgen", LOOPS_LINE, PROBE_FAIL);
+	expect("longgen", LOOPS_SLOWLY, PROBE_FAIL);
+	expect("recall", LOOPS_WORD, PROBE_PASS);
+}
+
+/* behaviours 136: an answer that stays in the reasoning is no answer. */
+static void an_answer_left_in_the_reasoning_fails_recall(void **state)
+{
+	(void)state;
+	expect("recall", ANSWERS_WHILE_THINKING, PROBE_FAIL);
+}
+
+static void a_server_that_is_down_is_inconclusive(void **state)
+{
+	(void)state;
+	expect("recall", IS_DOWN, PROBE_INCONCLUSIVE);
+	expect("continuation", IS_DOWN, PROBE_INCONCLUSIVE);
+	expect("needle", IS_DOWN, PROBE_INCONCLUSIVE);
+	expect("longgen", IS_DOWN, PROBE_INCONCLUSIVE);
+}
+
+static void options_are_checked_by_name_and_type(void **state)
+{
+	json_t *o = json_object();
+	struct buf why = { 0 };
+
+	(void)state;
+	assert_int_equal(probe_option_set("nothing", "x", "1", o, &why), RC_NOT_FOUND);
+	assert_int_equal(probe_option_set("recall", "depth", "1", o, &why), RC_INVALID);
+	assert_string_equal(buf_str(&why), "probe recall has no option \"depth\"");
+	assert_int_equal(probe_option_set("recall", "turns", "six", o, &why), RC_INVALID);
+	assert_int_equal(probe_option_set("recall", "turns", "-1", o, &why), RC_INVALID);
+	assert_int_equal(probe_option_set("recall", "tools", "2", o, &why), RC_INVALID);
+	assert_int_equal(probe_option_set("needle", "sizes", "1,,x", o, &why), RC_INVALID);
+	assert_int_equal(probe_option_set("needle", "sizes", "", o, &why), RC_INVALID);
+	assert_int_equal(probe_option_set("needle", "sizes", "100,200", o, &why), 0);
+	assert_int_equal((int)json_array_size(json_object_get(o, "sizes")), 2);
+	json_decref(o);
+	buf_fini(&why);
+}
+
+static void text_figures(void **state)
+{
+	struct probe_text t;
+	static const char text[] = "a a a b\n---\n---\nsame\nx\nsame\nsame";
+
+	(void)state;
+	probe_text_measure(text, strlen(text), &t);
+	assert_int_equal(t.maxrun, 3);
+	assert_int_equal(t.maxline, 3); /* rules such as --- do not count */
+	assert_int_equal(t.lines, 5);
+	probe_text_measure("", 0, &t);
+	assert_int_equal(t.maxrun + t.maxline + t.words, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_sound_server_passes),
+		cmocka_unit_test(forgetting_is_a_failure),
+		cmocka_unit_test(repetition_is_a_failure),
+		cmocka_unit_test(an_answer_left_in_the_reasoning_fails_recall),
+		cmocka_unit_test(a_server_that_is_down_is_inconclusive),
+		cmocka_unit_test(options_are_checked_by_name_and_type),
+		cmocka_unit_test(text_figures),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
