@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ * body.c - a request body's bytes to JSON, within limits.
+ * Threads: any. Locks: none. */
+#include "api/body.h"
+#include "engine/base/rc.h"
+
+#include <stdbool.h>
+
+/* Counts brackets and commas outside strings. Wrong JSON may be miscounted, but never allocates. */
+static int body_scan(const char *s, size_t len, struct error *err)
+{
+	size_t values = 1;
+	int depth = 0;
+	bool in_string = false;
+
+	for (size_t i = 0; i < len; i++) {
+		char c = s[i];
+
+		if (in_string) {
+			if (c == '\\')
+				i++;
+			else if (c == '"')
+				in_string = false;
+			continue;
+		}
+		if (c == '"')
+			in_string = true;
+		else if (c == '[' || c == '{')
+			depth++;
+		else if (c == ']' || c == '}')
+			depth--;
+		values += c == '[' || c == '{' || c == ',';
+		if (depth > BODY_MAX_DEPTH)
+			return error_set(err, RC_JSON, NULL, "JSON nested deeper than %d levels at byte %zu", BODY_MAX_DEPTH, i);
+		if (values > BODY_MAX_VALUES)
+			return error_set(err, RC_JSON, NULL, "more than %d JSON values at byte %zu", BODY_MAX_VALUES, i);
+	}
+	return 0;
+}
+
+int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err)
+{
+	json_error_t e;
+	json_t *v;
+	int rc;
+
+	if (len == 0)
+		return error_set(err, RC_JSON, NULL, "the body is empty, expected a JSON object");
+	rc = body_scan(s, len, err);
+	if (rc)
+		return rc;
+	v = json_loadb(s, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+	if (!v) {
+		enum json_error_code code = json_error_code(&e);
+
+		if (code == json_error_null_character || code == json_error_null_byte_in_key)
+			return error_set(err, RC_JSON, NULL, "NUL characters are not accepted (line %d)", e.line);
+		return error_set(err, RC_JSON, NULL, "malformed JSON: %s (line %d, column %d)", e.text, e.line, e.column);
+	}
+	if (!json_is_object(v)) {
+		json_decref(v);
+		return error_set(err, RC_JSON, NULL, "the body must be a JSON object");
+	}
+	*ret_body = v;
+	return 0;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT
+ * http.c - the HTTP server: starts, ticks and stops libmicrohttpd, and leads each call through it.
+ * Threads: control starts, ticks and stops; libmicrohttpd's threads run the callbacks. Lock: http (list of calls). */
+#include "api/http.h"
+#include "api/call.h"
+#include "api/listen.h"
+#include "api/server.h"
+#include "engine/base/lock.h"
+#include "engine/base/log.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HTTP_MAGIC 0x477b5eed
+#define HTTP_CONNECTION_MEMORY (128 * 1024)
+#define HTTP_MAX_HEADER_BYTES (32 * 1024) /* far below the memory above, so that the refusal is ours and is JSON */
+#define HTTP_MAX_HEADERS 100
+#define HTTP_IDLE_SECONDS 60
+#define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
+
+struct http {
+	unsigned magic;
+	struct http_options options;
+	char *version;
+	char address[LISTEN_ADDRESS_MAX];
+	struct engine *engine;
+	time_t started;
+	struct MHD_Daemon *daemon;
+	atomic_bool stopping;
+	atomic_size_t body_total;
+	struct lock lock;
+	pthread_cond_t idle;          /* the list became empty */
+	struct list calls;
+};
+
+bool http_stopping(const struct http *h)
+{
+	return atomic_load(&h->stopping);
+}
+
+time_t http_started(const struct http *h)
+{
+	return h->started;
+}
+
+const char *http_version(const struct http *h)
+{
+	return h->version;
+}
+
+double http_keep_alive(const struct http *h)
+{
+	return h->options.keep_alive;
+}
+
+double http_stall(const struct http *h)
+{
+	return h->options.stall;
+}
+
+const char *http_address(const struct http *h)
+{
+	return h->address;
+}
+
+/* ---- one call's way through libmicrohttpd ---- */
+
+struct http_header_sum {
+	size_t bytes, count;
+};
+
+static enum MHD_Result http_count_header(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+	struct http_header_sum *sum = arg;
+
+	(void)kind;
+	sum->count++;
+	sum->bytes += strlen(key) + (value ? strlen(value) : 0) + 4;
+	return MHD_YES;
+}
+
+static bool http_header_is(struct call *c, const char *name, const char *want)
+{
+	const char *v = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
+	size_t n = strlen(want);
+
+	return v && !strncasecmp(v, want, n) && (!v[n] || v[n] == ';' || v[n] == ' ');
+}
+
+/* Refuses by the headers alone; the error is answered when the body has been read. */
+static void http_check_head(struct http *h, struct call *c)
+{
+	struct http_header_sum sum = { strlen(c->path), 0 };
+	bool post = !strcmp(c->method, "POST");
+
+	MHD_get_connection_values(c->connection, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, http_count_header, &sum);
+	if (sum.bytes > HTTP_MAX_HEADER_BYTES || sum.count > HTTP_MAX_HEADERS)
+		error_set(&c->error, RC_HEADERS, NULL, "request headers larger than %d bytes or more than %d of them",
+			  HTTP_MAX_HEADER_BYTES, HTTP_MAX_HEADERS);
+	else if (!c->error.rc && http_stopping(h))
+		error_set(&c->error, RC_DRAINING, NULL, "the server is shutting down");
+	else if (!c->error.rc && post && MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Content-Encoding") &&
+		 !http_header_is(c, "Content-Encoding", "identity"))
+		error_set(&c->error, RC_MEDIA, NULL, "compressed request bodies are not accepted");
+	/* A browser sends any other type across origins without asking first; so this is also a guard against pages
+	 * that talk to a server on the loopback address. */
+	else if (!c->error.rc && post && !http_header_is(c, "Content-Type", "application/json"))
+		error_set(&c->error, RC_MEDIA, NULL, "expected Content-Type: application/json");
+}
+
+/* Does the client wait for a word before it sends its body? Then an error can come now. */
+static bool http_may_refuse_now(const struct call *c, size_t max_body)
+{
+	const char *expect = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Expect");
+	const char *length = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Content-Length");
+
+	return (expect && !strcasecmp(expect, "100-continue")) || (length && strtoull(length, NULL, 10) > 8 * max_body);
+}
+
+static void http_begin(struct http *h, struct call *c)
+{
+	const char *length = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Content-Length");
+
+	lock_take(&h->lock);
+	list_put(&h->calls, &c->node);
+	lock_drop(&h->lock);
+	http_check_head(h, c);
+	if (!c->error.rc && length && strtoull(length, NULL, 10) > h->options.max_body)
+		error_set(&c->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes", h->options.max_body);
+	if (c->error.rc && http_may_refuse_now(c, h->options.max_body))
+		call_fail(c, &c->error);
+}
+
+static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const char *url, const char *method,
+				   const char *version, const char *data, size_t *len, void **state)
+{
+	struct http *h = arg;
+	struct call *c = *state;
+	size_t n = *len;
+
+	(void)version;
+	if (!c) {
+		*state = c = call_new(h, h->engine, conn, method, url);
+		http_begin(h, c);
+		return MHD_YES;
+	}
+	*len = 0;
+	if (c->status)
+		return MHD_YES;
+	if (n)
+		return call_take_body(c, data, n, h->options.max_body, h->options.max_body_total, &h->body_total) ? MHD_YES : MHD_NO;
+	if (c->work.step)
+		return call_advance(c);
+	if (c->error.rc)
+		call_fail(c, &c->error);
+	else
+		c->route->handler(c);
+	call_drop_body(c, &h->body_total);
+	return c->work.step ? call_advance(c) : MHD_YES;
+}
+
+static void http_log(const struct call *c)
+{
+	double ms = (call_now() - c->started) * 1e3;
+
+	if (c->status >= 500)
+		log_event(LOG_LV_WARN, "http", "id=%s method=%s path=%s status=%d code=%s ms=%.1f bytes=%llu", c->id,
+			  LOGQ(c->method), LOGQ(c->path), c->status, c->failed, ms, (unsigned long long)c->sent);
+	else
+		log_event(LOG_LV_INFO, "http", "id=%s method=%s path=%s status=%d code=%s ms=%.1f bytes=%llu", c->id,
+			  LOGQ(c->method), LOGQ(c->path), c->status, c->failed, ms, (unsigned long long)c->sent);
+}
+
+static void http_completed(void *arg, struct MHD_Connection *conn, void **state, enum MHD_RequestTerminationCode why)
+{
+	struct http *h = arg;
+	struct call *c = *state;
+
+	(void)conn;
+	*state = NULL;
+	if (!c)
+		return;
+	if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK && !c->failed[0])
+		snprintf(c->failed, sizeof c->failed, "disconnected");
+	http_log(c);
+	call_drop_body(c, &h->body_total);
+	/* Unlisted before it is freed: http_tick() only touches what is listed. */
+	lock_take(&h->lock);
+	list_del(&c->node);
+	if (list_empty(&h->calls))
+		must_zero(pthread_cond_signal(&h->idle));
+	lock_drop(&h->lock);
+	call_free(&c);
+}
+
+static void http_mhd_log(void *arg, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
+static void http_mhd_log(void *arg, const char *fmt, va_list ap)
+{
+	char text[256];
+
+	(void)arg;
+	vsnprintf(text, sizeof text, fmt, ap);
+	log_event(LOG_LV_DEBUG, "libmicrohttpd", "text=%s", LOGQ(text));
+}
+
+/* ---- life cycle ---- */
+
+static void http_defaults(struct http_options *o)
+{
+	o->listen = o->listen ? o->listen : HTTP_DEFAULT_LISTEN;
+	o->version = o->version ? o->version : "";
+	o->max_connections = o->max_connections > 0 ? o->max_connections : 256;
+	o->threads = o->threads > 0 ? o->threads : 4;
+	o->max_body = o->max_body ? o->max_body : (size_t)8 << 20;
+	o->max_body_total = o->max_body_total ? o->max_body_total : 8 * o->max_body;
+	o->keep_alive = o->keep_alive > 0 ? o->keep_alive : 4;
+	o->stall = o->stall > 0 ? o->stall : 120;
+}
+
+static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
+{
+	const struct http_options *o = &h->options;
+	unsigned threads = (unsigned)o->threads, connections = (unsigned)o->max_connections;
+	/* A pool of one is refused by libmicrohttpd: 0 means its one internal thread. */
+	struct MHD_OptionItem pool[] = {
+		{ threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, (intptr_t)threads, NULL },
+		{ MHD_OPTION_END, 0, NULL },
+	};
+
+	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
+				NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
+				MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, h,
+				MHD_OPTION_CONNECTION_LIMIT, connections > threads ? connections : threads,
+				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
+				MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_ARRAY, pool,
+				MHD_OPTION_END);
+}
+
+int http_start(const struct http_options *o, struct engine *e, struct http **ret_h, struct buf *why)
+{
+	struct http *h = mem_new(sizeof *h);
+	int fd = o->listen_fd, rc = 0;
+
+	h->magic = HTTP_MAGIC;
+	h->options = *o;
+	http_defaults(&h->options);
+	h->version = mem_strdup(h->options.version);
+	h->engine = e;
+	h->started = time(NULL);
+	list_init(&h->calls);
+	lock_init(&h->lock, "http");
+	lock_cond_init(&h->idle);
+	if (fd <= 0)
+		rc = listen_open(h->options.listen, &fd, why);
+	if (!rc)
+		rc = listen_name(fd, h->address, why);
+	if (!rc && !(h->daemon = http_mhd_start(h, fd)))
+		rc = buf_why(why, RC_INTERNAL, "cannot start the HTTP server on %s", h->address);
+	h->options.listen = h->options.version = NULL; /* the caller's */
+	if (rc) {
+		if (o->listen_fd <= 0 && fd > 0)
+			close(fd);
+		http_stop(&h);
+		return rc;
+	}
+	*ret_h = h;
+	return 0;
+}
+
+static void http_wake_all(struct http *h, unsigned why)
+{
+	lock_take(&h->lock);
+	list_each(c, &h->calls, struct call, node)
+		call_wake(c, why);
+	lock_drop(&h->lock);
+}
+
+void http_tick(struct http *h)
+{
+	must_magic(h, HTTP_MAGIC);
+	http_wake_all(h, CALL_TICK);
+}
+
+static void http_wait_idle(struct http *h)
+{
+	double end = call_now() + HTTP_STOP_MS * 1e-3, left;
+
+	lock_take(&h->lock);
+	while (!list_empty(&h->calls) && (left = end - call_now()) > 0)
+		lock_wait(&h->lock, &h->idle, (long)(left * 1e3) + 1);
+	lock_drop(&h->lock);
+}
+
+void http_stop(struct http **ph)
+{
+	struct http *h = *ph;
+	int fd;
+
+	*ph = NULL;
+	if (!h)
+		return;
+	must_magic(h, HTTP_MAGIC);
+	if (h->daemon) {
+		atomic_store(&h->stopping, true);
+		fd = MHD_quiesce_daemon(h->daemon);
+		http_wake_all(h, CALL_STOPPING);
+		http_wait_idle(h);
+		MHD_stop_daemon(h->daemon);
+		if (fd >= 0)
+			close(fd);
+	}
+	must(list_empty(&h->calls));
+	must_zero(pthread_cond_destroy(&h->idle));
+	lock_fini(&h->lock);
+	h->magic = 0;
+	free(h->version);
+	free(h);
+}

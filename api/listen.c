@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ * listen.c - listening TCP sockets from "ADDR:PORT".
+ * Threads: any. Locks: none. */
+#include "api/listen.h"
+#include "engine/base/rc.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LISTEN_BACKLOG 128
+
+static int listen_parse(const char *address, struct addrinfo **ret_ai, struct buf *why)
+{
+	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE, .ai_socktype = SOCK_STREAM };
+	const char *colon = strrchr(address, ':');
+	size_t n = colon ? (size_t)(colon - address) : 0;
+	char host[LISTEN_ADDRESS_MAX];
+	int r;
+
+	if (n == 0 || n >= sizeof host || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
+		return buf_why(why, RC_INVALID, "listen address \"%s\": expected ADDR:PORT or [ADDR6]:PORT", address);
+	if (address[0] == '[' && address[n - 1] == ']' && n > 2)
+		snprintf(host, sizeof host, "%.*s", (int)n - 2, address + 1);
+	else
+		snprintf(host, sizeof host, "%.*s", (int)n, address);
+	r = getaddrinfo(strcmp(host, "localhost") ? host : "127.0.0.1", colon + 1, &hints, ret_ai);
+	if (r)
+		return buf_why(why, RC_INVALID, "listen address \"%s\": %s", address, gai_strerror(r));
+	return 0;
+}
+
+int listen_open(const char *address, int *ret_fd, struct buf *why)
+{
+	struct addrinfo *ai;
+	int rc = listen_parse(address, &ai, why), fd, one = 1;
+
+	if (rc)
+		return rc;
+	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		rc = buf_why(why, -errno, "socket for %s: %s", address, strerror(errno));
+	else if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, ai->ai_addr, ai->ai_addrlen) ||
+		 listen(fd, LISTEN_BACKLOG))
+		rc = buf_why(why, -errno, "cannot listen on %s: %s", address, strerror(errno));
+	freeaddrinfo(ai);
+	if (rc) {
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int listen_name(int fd, char out[LISTEN_ADDRESS_MAX], struct buf *why)
+{
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} a;
+	socklen_t len = sizeof a;
+	char text[INET6_ADDRSTRLEN];
+
+	if (getsockname(fd, &a.sa, &len))
+		return buf_why(why, -errno, "listening socket: %s", strerror(errno));
+	if (a.sa.sa_family == AF_INET && inet_ntop(AF_INET, &a.in.sin_addr, text, sizeof text))
+		snprintf(out, LISTEN_ADDRESS_MAX, "%s:%u", text, (unsigned)ntohs(a.in.sin_port));
+	else if (a.sa.sa_family == AF_INET6 && inet_ntop(AF_INET6, &a.in6.sin6_addr, text, sizeof text))
+		snprintf(out, LISTEN_ADDRESS_MAX, "[%s]:%u", text, (unsigned)ntohs(a.in6.sin6_port));
+	else
+		return buf_why(why, RC_INVALID, "the listening socket is neither IPv4 nor IPv6");
+	return 0;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * server.h - what the parts of api/ may ask of the HTTP server they run in.
+ * Threads: any. Locks: none. */
+#ifndef API_SERVER_H
+#define API_SERVER_H
+
+#include <stdbool.h>
+#include <time.h>
+
+struct http;
+
+/* Has http_stop() begun? Nothing may wait any more. */
+bool http_stopping(const struct http *h);
+time_t http_started(const struct http *h);
+const char *http_version(const struct http *h);
+double http_keep_alive(const struct http *h);
+double http_stall(const struct http *h);
+
+#endif
