@@ -2,7 +2,7 @@
  * chat_route.c - POST /v1/chat/completions: submits, then streams or waits.
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
 #include "api/body.h"
-#include "api/call.h"
+#include "api/exchange.h"
 #include "api/chat.h"
 #include "api/chat_request.h"
 #include "api/chat_stream.h"
@@ -27,7 +27,7 @@ struct chat_route {
 
 static void chat_route_notify(void *arg)
 {
-	call_wake(arg, CALL_EVENTS);
+	exchange_wake(arg, EXCHANGE_EVENTS);
 }
 
 static void chat_route_end(void *arg)
@@ -43,47 +43,47 @@ static void chat_route_end(void *arg)
 
 /* ---- streamed ---- */
 
-static void chat_route_pump(struct call *c, struct chat_route *cr)
+static void chat_route_pump(struct exchange *x, struct chat_route *cr)
 {
 	struct gen_event ev;
 	struct gen_usage usage;
 
-	while (!cr->stream.ended && c->out.len < CHAT_ROUTE_BURST && generation_next(cr->generation, &ev)) {
+	while (!cr->stream.ended && x->out.len < CHAT_ROUTE_BURST && generation_next(cr->generation, &ev)) {
 		generation_usage(cr->generation, &usage);
 		if (ev.kind == GEN_EV_FINISH && !chat_json_finish(ev.finish))
-			snprintf(c->failed, sizeof c->failed, "%s", ev.finish == GEN_CANCELLED ? "cancelled" : "error");
-		chat_stream_event(&cr->stream, &ev, &usage, &c->out);
+			snprintf(x->failed, sizeof x->failed, "%s", ev.finish == GEN_CANCELLED ? "cancelled" : "error");
+		chat_stream_event(&cr->stream, &ev, &usage, &x->out);
 		gen_event_fini(&ev);
 	}
 }
 
-static void chat_route_stream_step(struct call *c, void *arg, unsigned why)
+static void chat_route_stream_step(struct exchange *x, void *arg, unsigned why)
 {
 	struct chat_route *cr = arg;
 	struct error err = { 0 };
 
 	if (!cr->begun)
-		chat_stream_begin(&cr->stream, &c->out);
+		chat_stream_begin(&cr->stream, &x->out);
 	cr->begun = true;
-	chat_route_pump(c, cr);
-	if (!cr->stream.ended && (why & CALL_STOPPING)) {
+	chat_route_pump(x, cr);
+	if (!cr->stream.ended && (why & EXCHANGE_STOPPING)) {
 		error_set(&err, RC_DRAINING, NULL, "the server is shutting down");
-		chat_stream_fail(&cr->stream, &err, &c->out);
+		chat_stream_fail(&cr->stream, &err, &x->out);
 		error_fini(&err);
-	} else if (!cr->stream.ended && (why & CALL_TICK) && call_gone(c)) {
-		call_finish(c);
-	} else if (!c->out.len && call_now() - cr->quiet_since >= http_keep_alive(c->http)) {
-		sse_comment(&c->out, "keep-alive");
+	} else if (!cr->stream.ended && (why & EXCHANGE_TICK) && exchange_gone(x)) {
+		exchange_finish(x);
+	} else if (!x->out.len && exchange_now() - cr->quiet_since >= http_keep_alive(x->http)) {
+		sse_comment(&x->out, "keep-alive");
 	}
-	if (c->out.len)
-		cr->quiet_since = call_now();
+	if (x->out.len)
+		cr->quiet_since = exchange_now();
 	if (cr->stream.ended)
-		call_finish(c);
+		exchange_finish(x);
 }
 
 /* ---- whole ---- */
 
-static void chat_route_reply(struct call *c, struct chat_route *cr)
+static void chat_route_reply(struct exchange *x, struct chat_route *cr)
 {
 	struct error err = { 0 };
 	struct gen_usage usage;
@@ -91,13 +91,13 @@ static void chat_route_reply(struct call *c, struct chat_route *cr)
 
 	generation_usage(cr->generation, &usage);
 	if (chat_response(cr->chat, &usage, &body, &err))
-		call_fail(c, &err);
+		exchange_fail(x, &err);
 	else
-		call_reply(c, MHD_HTTP_OK, body);
+		exchange_reply(x, MHD_HTTP_OK, body);
 	error_fini(&err);
 }
 
-static void chat_route_whole_step(struct call *c, void *arg, unsigned why)
+static void chat_route_whole_step(struct exchange *x, void *arg, unsigned why)
 {
 	struct chat_route *cr = arg;
 	struct error err = { 0 };
@@ -109,69 +109,69 @@ static void chat_route_whole_step(struct call *c, void *arg, unsigned why)
 		gen_event_fini(&ev);
 	}
 	if (done) {
-		chat_route_reply(c, cr);
-	} else if (why & CALL_STOPPING) {
+		chat_route_reply(x, cr);
+	} else if (why & EXCHANGE_STOPPING) {
 		error_set(&err, RC_DRAINING, NULL, "the server is shutting down");
-		call_fail(c, &err);
+		exchange_fail(x, &err);
 		error_fini(&err);
-	} else if ((why & CALL_TICK) && call_gone(c)) {
-		call_finish(c);
+	} else if ((why & EXCHANGE_TICK) && exchange_gone(x)) {
+		exchange_finish(x);
 	}
 }
 
 /* ---- the route ---- */
 
-static int chat_route_submit(struct call *c, struct chat_request *r, struct chat_route *cr, struct error *err)
+static int chat_route_submit(struct exchange *x, struct chat_request *r, struct chat_route *cr, struct error *err)
 {
 	struct buf why = { 0 };
 	int rc;
 
-	r->spec.id = c->id;
+	r->spec.id = x->id;
 	r->spec.label = "http";
 	r->spec.notify = chat_route_notify;
-	r->spec.arg = c;
-	rc = engine_submit(c->engine, &r->spec, &cr->generation, &why);
+	r->spec.arg = x;
+	rc = engine_submit(x->engine, &r->spec, &cr->generation, &why);
 	if (rc)
 		error_from_engine(err, rc, &why);
 	buf_fini(&why);
 	return rc;
 }
 
-static void chat_route_start(struct call *c, const struct chat_request *r, struct chat_route *cr)
+static void chat_route_start(struct exchange *x, const struct chat_request *r, struct chat_route *cr)
 {
-	struct call_work work = { r->stream ? chat_route_stream_step : chat_route_whole_step, chat_route_end, cr };
+	struct exchange_work work = { r->stream ? chat_route_stream_step : chat_route_whole_step, chat_route_end, cr };
 
-	cr->quiet_since = call_now();
+	cr->quiet_since = exchange_now();
 	if (!r->stream) {
-		cr->chat = chat_new(c->engine, c->id);
-		call_defer(c, &work);
+		cr->chat = chat_new(x->engine, x->id);
+		exchange_defer(x, &work);
 		return;
 	}
-	cr->stream = (struct chat_stream){ .head = { c->engine, c->id, time(NULL) }, .include_usage = r->include_usage };
-	call_stream(c, &work);
+	cr->stream = (struct chat_stream){ .head = { x->engine, x->id, time(NULL) }, .include_usage = r->include_usage };
+	exchange_stream(x, &work);
 }
 
-void chat_route(struct call *c)
+void chat_route(struct exchange *x)
 {
 	struct chat_route *cr;
 	struct chat_request r;
 	struct error err = { 0 };
 	json_t *body = NULL;
-	int rc = body_parse(c->body, c->body_len, &body, &err);
+	int rc = body_parse(x->body, x->body_len, &body, &err);
 
 	if (!rc)
-		rc = chat_request_parse(c->engine, body, &r, &err);
+		rc = chat_request_parse(x->engine, body, &r, &err);
 	if (!rc) {
 		cr = mem_new(sizeof *cr);
-		rc = chat_route_submit(c, &r, cr, &err);
+		rc = chat_route_submit(x, &r, cr, &err);
 		if (rc)
 			free(cr);
 		else
-			chat_route_start(c, &r, cr);
+			chat_route_start(x, &r, cr);
 		chat_request_fini(&r);
 	}
 	if (rc)
-		call_fail(c, &err);
+		exchange_fail(x, &err);
 	error_fini(&err);
 	json_decref(body);
 }

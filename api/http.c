@@ -2,8 +2,8 @@
  * http.c - the HTTP server: starts, ticks and stops libmicrohttpd, and leads each call through it.
  * Threads: control starts, ticks and stops; libmicrohttpd's threads run the callbacks. Lock: http (list of calls). */
 #include "api/http.h"
-#include "api/call.h"
-#include "api/listen.h"
+#include "api/exchange.h"
+#include "api/endpoint.h"
 #include "api/server.h"
 #include "engine/base/lock.h"
 #include "engine/base/log.h"
@@ -28,7 +28,7 @@ struct http {
 	unsigned magic;
 	struct http_options options;
 	char *version;
-	char address[LISTEN_ADDRESS_MAX];
+	char address[ENDPOINT_MAX];
 	struct engine *engine;
 	time_t started;
 	struct MHD_Daemon *daemon;
@@ -85,118 +85,118 @@ static enum MHD_Result http_count_header(void *arg, enum MHD_ValueKind kind, con
 	return MHD_YES;
 }
 
-static bool http_header_is(struct call *c, const char *name, const char *want)
+static bool http_header_is(struct exchange *x, const char *name, const char *want)
 {
-	const char *v = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
+	const char *v = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 	size_t n = strlen(want);
 
 	return v && !strncasecmp(v, want, n) && (!v[n] || v[n] == ';' || v[n] == ' ');
 }
 
 /* Refuses by the headers alone; the error is answered when the body has been read. */
-static void http_check_head(struct http *h, struct call *c)
+static void http_check_head(struct http *h, struct exchange *x)
 {
-	struct http_header_sum sum = { strlen(c->path), 0 };
-	bool post = !strcmp(c->method, "POST");
+	struct http_header_sum sum = { strlen(x->path), 0 };
+	bool post = !strcmp(x->method, "POST");
 
-	MHD_get_connection_values(c->connection, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, http_count_header, &sum);
+	MHD_get_connection_values(x->connection, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, http_count_header, &sum);
 	if (sum.bytes > HTTP_MAX_HEADER_BYTES || sum.count > HTTP_MAX_HEADERS)
-		error_set(&c->error, RC_HEADERS, NULL, "request headers larger than %d bytes or more than %d of them",
+		error_set(&x->error, RC_HEADERS, NULL, "request headers larger than %d bytes or more than %d of them",
 			  HTTP_MAX_HEADER_BYTES, HTTP_MAX_HEADERS);
-	else if (!c->error.rc && http_stopping(h))
-		error_set(&c->error, RC_DRAINING, NULL, "the server is shutting down");
-	else if (!c->error.rc && post && MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Content-Encoding") &&
-		 !http_header_is(c, "Content-Encoding", "identity"))
-		error_set(&c->error, RC_MEDIA, NULL, "compressed request bodies are not accepted");
+	else if (!x->error.rc && http_stopping(h))
+		error_set(&x->error, RC_DRAINING, NULL, "the server is shutting down");
+	else if (!x->error.rc && post && MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Encoding") &&
+		 !http_header_is(x, "Content-Encoding", "identity"))
+		error_set(&x->error, RC_MEDIA, NULL, "compressed request bodies are not accepted");
 	/* A browser sends any other type across origins without asking first; so this is also a guard against pages
 	 * that talk to a server on the loopback address. */
-	else if (!c->error.rc && post && !http_header_is(c, "Content-Type", "application/json"))
-		error_set(&c->error, RC_MEDIA, NULL, "expected Content-Type: application/json");
+	else if (!x->error.rc && post && !http_header_is(x, "Content-Type", "application/json"))
+		error_set(&x->error, RC_MEDIA, NULL, "expected Content-Type: application/json");
 }
 
 /* Does the client wait for a word before it sends its body? Then an error can come now. */
-static bool http_may_refuse_now(const struct call *c, size_t max_body)
+static bool http_may_refuse_now(const struct exchange *x, size_t max_body)
 {
-	const char *expect = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Expect");
-	const char *length = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Content-Length");
+	const char *expect = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Expect");
+	const char *length = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
 
 	return (expect && !strcasecmp(expect, "100-continue")) || (length && strtoull(length, NULL, 10) > 8 * max_body);
 }
 
-static void http_begin(struct http *h, struct call *c)
+static void http_begin(struct http *h, struct exchange *x)
 {
-	const char *length = MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, "Content-Length");
+	const char *length = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
 
 	lock_take(&h->lock);
-	list_put(&h->calls, &c->node);
+	list_put(&h->calls, &x->node);
 	lock_drop(&h->lock);
-	http_check_head(h, c);
-	if (!c->error.rc && length && strtoull(length, NULL, 10) > h->options.max_body)
-		error_set(&c->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes", h->options.max_body);
-	if (c->error.rc && http_may_refuse_now(c, h->options.max_body))
-		call_fail(c, &c->error);
+	http_check_head(h, x);
+	if (!x->error.rc && length && strtoull(length, NULL, 10) > h->options.max_body)
+		error_set(&x->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes", h->options.max_body);
+	if (x->error.rc && http_may_refuse_now(x, h->options.max_body))
+		exchange_fail(x, &x->error);
 }
 
 static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const char *url, const char *method,
 				   const char *version, const char *data, size_t *len, void **state)
 {
 	struct http *h = arg;
-	struct call *c = *state;
+	struct exchange *x = *state;
 	size_t n = *len;
 
 	(void)version;
-	if (!c) {
-		*state = c = call_new(h, h->engine, conn, method, url);
-		http_begin(h, c);
+	if (!x) {
+		*state = x = exchange_new(h, h->engine, conn, method, url);
+		http_begin(h, x);
 		return MHD_YES;
 	}
 	*len = 0;
-	if (c->status)
+	if (x->status)
 		return MHD_YES;
 	if (n)
-		return call_take_body(c, data, n, h->options.max_body, h->options.max_body_total, &h->body_total) ? MHD_YES : MHD_NO;
-	if (c->work.step)
-		return call_advance(c);
-	if (c->error.rc)
-		call_fail(c, &c->error);
+		return exchange_take_body(x, data, n, h->options.max_body, h->options.max_body_total, &h->body_total) ? MHD_YES : MHD_NO;
+	if (x->work.step)
+		return exchange_advance(x);
+	if (x->error.rc)
+		exchange_fail(x, &x->error);
 	else
-		c->route->handler(c);
-	call_drop_body(c, &h->body_total);
-	return c->work.step ? call_advance(c) : MHD_YES;
+		x->route->handler(x);
+	exchange_drop_body(x, &h->body_total);
+	return x->work.step ? exchange_advance(x) : MHD_YES;
 }
 
-static void http_log(const struct call *c)
+static void http_log(const struct exchange *x)
 {
-	double ms = (call_now() - c->started) * 1e3;
+	double ms = (exchange_now() - x->started) * 1e3;
 
-	if (c->status >= 500)
-		log_event(LOG_LV_WARN, "http", "id=%s method=%s path=%s status=%d code=%s ms=%.1f bytes=%llu", c->id,
-			  LOGQ(c->method), LOGQ(c->path), c->status, c->failed, ms, (unsigned long long)c->sent);
+	if (x->status >= 500)
+		log_event(LOG_LV_WARN, "http", "id=%s method=%s path=%s status=%d code=%s ms=%.1f bytes=%llu", x->id,
+			  LOGQ(x->method), LOGQ(x->path), x->status, x->failed, ms, (unsigned long long)x->sent);
 	else
-		log_event(LOG_LV_INFO, "http", "id=%s method=%s path=%s status=%d code=%s ms=%.1f bytes=%llu", c->id,
-			  LOGQ(c->method), LOGQ(c->path), c->status, c->failed, ms, (unsigned long long)c->sent);
+		log_event(LOG_LV_INFO, "http", "id=%s method=%s path=%s status=%d code=%s ms=%.1f bytes=%llu", x->id,
+			  LOGQ(x->method), LOGQ(x->path), x->status, x->failed, ms, (unsigned long long)x->sent);
 }
 
 static void http_completed(void *arg, struct MHD_Connection *conn, void **state, enum MHD_RequestTerminationCode why)
 {
 	struct http *h = arg;
-	struct call *c = *state;
+	struct exchange *x = *state;
 
 	(void)conn;
 	*state = NULL;
-	if (!c)
+	if (!x)
 		return;
-	if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK && !c->failed[0])
-		snprintf(c->failed, sizeof c->failed, "disconnected");
-	http_log(c);
-	call_drop_body(c, &h->body_total);
+	if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->failed[0])
+		snprintf(x->failed, sizeof x->failed, "disconnected");
+	http_log(x);
+	exchange_drop_body(x, &h->body_total);
 	/* Unlisted before it is freed: http_tick() only touches what is listed. */
 	lock_take(&h->lock);
-	list_del(&c->node);
+	list_del(&x->node);
 	if (list_empty(&h->calls))
 		must_zero(pthread_cond_signal(&h->idle));
 	lock_drop(&h->lock);
-	call_free(&c);
+	exchange_free(&x);
 }
 
 static void http_mhd_log(void *arg, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
@@ -257,9 +257,9 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	lock_init(&h->lock, "http");
 	lock_cond_init(&h->idle);
 	if (fd <= 0)
-		rc = listen_open(h->options.listen, &fd, why);
+		rc = endpoint_open(h->options.listen, &fd, why);
 	if (!rc)
-		rc = listen_name(fd, h->address, why);
+		rc = endpoint_name(fd, h->address, why);
 	if (!rc && !(h->daemon = http_mhd_start(h, fd)))
 		rc = buf_why(why, RC_INTERNAL, "cannot start the HTTP server on %s", h->address);
 	h->options.listen = h->options.version = NULL; /* the caller's */
@@ -276,23 +276,23 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 static void http_wake_all(struct http *h, unsigned why)
 {
 	lock_take(&h->lock);
-	list_each(c, &h->calls, struct call, node)
-		call_wake(c, why);
+	list_each(x, &h->calls, struct exchange, node)
+		exchange_wake(x, why);
 	lock_drop(&h->lock);
 }
 
 void http_tick(struct http *h)
 {
 	must_magic(h, HTTP_MAGIC);
-	http_wake_all(h, CALL_TICK);
+	http_wake_all(h, EXCHANGE_TICK);
 }
 
 static void http_wait_idle(struct http *h)
 {
-	double end = call_now() + HTTP_STOP_MS * 1e-3, left;
+	double end = exchange_now() + HTTP_STOP_MS * 1e-3, left;
 
 	lock_take(&h->lock);
-	while (!list_empty(&h->calls) && (left = end - call_now()) > 0)
+	while (!list_empty(&h->calls) && (left = end - exchange_now()) > 0)
 		lock_wait(&h->lock, &h->idle, (long)(left * 1e3) + 1);
 	lock_drop(&h->lock);
 }
@@ -309,7 +309,7 @@ void http_stop(struct http **ph)
 	if (h->daemon) {
 		atomic_store(&h->stopping, true);
 		fd = MHD_quiesce_daemon(h->daemon);
-		http_wake_all(h, CALL_STOPPING);
+		http_wake_all(h, EXCHANGE_STOPPING);
 		http_wait_idle(h);
 		MHD_stop_daemon(h->daemon);
 		if (fd >= 0)

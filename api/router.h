@@ -4,10 +4,10 @@
 #ifndef API_ROUTER_H
 #define API_ROUTER_H
 
-struct call;
+struct exchange;
 
-/* Replies, streams or defers (call.h). The body is read completely. */
-typedef void route_f(struct call *c);
+/* Replies, streams or defers (exchange.h). The body is read completely. */
+typedef void route_f(struct exchange *x);
 
 enum route_access { ROUTE_OPEN, ROUTE_KEY };
 

@@ -2,7 +2,7 @@
  * tokenize.c - POST /tokenize, /detokenize, /apply-template: what the model sees, without running it.
  * Threads: the connection's libmicrohttpd thread. Locks: none. */
 #include "api/body.h"
-#include "api/call.h"
+#include "api/exchange.h"
 #include "api/chat_request.h"
 #include "api/field.h"
 #include "engine/base/mem.h"
@@ -14,39 +14,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef int tokenize_f(struct call *c, const struct field_at *body, struct buf *ret_reply, struct error *err);
+typedef int tokenize_f(struct exchange *x, const struct field_at *body, struct buf *ret_reply, struct error *err);
 
 /* Parses the body, lets f write a reply, sends it or the error. */
-static void tokenize_run(struct call *c, tokenize_f *f)
+static void tokenize_run(struct exchange *x, tokenize_f *f)
 {
 	struct field_at at = { NULL, "" };
 	struct error err = { 0 };
 	struct buf reply = { 0 };
-	int rc = body_parse(c->body, c->body_len, &at.object, &err);
+	int rc = body_parse(x->body, x->body_len, &at.object, &err);
 
 	if (!rc)
-		rc = f(c, &at, &reply, &err);
+		rc = f(x, &at, &reply, &err);
 	if (rc)
-		call_fail(c, &err);
+		exchange_fail(x, &err);
 	else
-		call_reply_text(c, MHD_HTTP_OK, &reply);
+		exchange_reply_text(x, MHD_HTTP_OK, &reply);
 	json_decref(at.object);
 	buf_fini(&reply);
 	error_fini(&err);
 }
 
 /* Renders the chat request in the body as the engine would. */
-static int tokenize_render(struct call *c, json_t *body, struct prompt **ret_p, struct error *err)
+static int tokenize_render(struct exchange *x, json_t *body, struct prompt **ret_p, struct error *err)
 {
 	struct chat_request r;
 	struct numerics n;
 	struct prompt_options o;
 	struct buf why = { 0 };
-	int rc = chat_request_parse(c->engine, body, &r, err);
+	int rc = chat_request_parse(x->engine, body, &r, err);
 
 	if (rc)
 		return rc;
-	engine_numerics(c->engine, &n);
+	engine_numerics(x->engine, &n);
 	o = (struct prompt_options){ r.spec.thinking, r.spec.effort, (enum prompt_drop)n.drop_thinking };
 	rc = prompt_render(r.messages, r.tools, &o, ret_p, &why);
 	if (rc)
@@ -56,15 +56,15 @@ static int tokenize_render(struct call *c, json_t *body, struct prompt **ret_p, 
 	return rc;
 }
 
-static int tokenize_prompt(struct call *c, json_t *body, struct token_ids *ids, struct error *err)
+static int tokenize_prompt(struct exchange *x, json_t *body, struct token_ids *ids, struct error *err)
 {
 	struct prompt *p;
 	struct buf why = { 0 };
-	int rc = tokenize_render(c, body, &p, err);
+	int rc = tokenize_render(x, body, &p, err);
 
 	if (rc)
 		return rc;
-	rc = prompt_tokens(p, engine_tokenizer(c->engine), ids, &why);
+	rc = prompt_tokens(p, engine_tokenizer(x->engine), ids, &why);
 	if (rc)
 		error_from_engine(err, rc, &why);
 	buf_fini(&why);
@@ -75,7 +75,7 @@ static int tokenize_prompt(struct call *c, json_t *body, struct token_ids *ids, 
 /* ---- text to tokens ---- */
 
 /* {"text" (or "content", "prompt"): string, "parse_special": false}, or "messages" and what renders them. */
-static int tokenize_text(struct call *c, const struct field_at *b, struct token_ids *ids, struct error *err)
+static int tokenize_text(struct exchange *x, const struct field_at *b, struct token_ids *ids, struct error *err)
 {
 	static const char *const names[] = { "text", "content", "prompt" };
 	const char *text = NULL;
@@ -87,22 +87,22 @@ static int tokenize_text(struct call *c, const struct field_at *b, struct token_
 	if (rc)
 		return rc;
 	if (text) {
-		tokenizer_encode(engine_tokenizer(c->engine), text, strlen(text), special, ids);
+		tokenizer_encode(engine_tokenizer(x->engine), text, strlen(text), special, ids);
 		return 0;
 	}
 	if (!field_any(b, "messages"))
 		return field_refuse(b, "text", err, RC_INVALID, "missing: give \"text\" or \"messages\"");
-	return tokenize_prompt(c, b->object, ids, err);
+	return tokenize_prompt(x, b->object, ids, err);
 }
 
-static int tokenize_tokens(struct call *c, const struct field_at *b, struct buf *ret_reply, struct error *err)
+static int tokenize_tokens(struct exchange *x, const struct field_at *b, struct buf *ret_reply, struct error *err)
 {
 	struct token_ids ids = { 0 };
-	int rc = tokenize_text(c, b, &ids, err);
+	int rc = tokenize_text(x, b, &ids, err);
 
 	if (!rc) {
 		/* Written directly: as JSON objects a large text's tokens would take 30 times the memory. */
-		buf_printf(ret_reply, "{\"count\":%d,\"max_model_len\":%d,\"tokens\":[", ids.n, engine_max_context(c->engine));
+		buf_printf(ret_reply, "{\"count\":%d,\"max_model_len\":%d,\"tokens\":[", ids.n, engine_max_context(x->engine));
 		for (int i = 0; i < ids.n; i++)
 			buf_printf(ret_reply, i ? ",%d" : "%d", ids.id[i]);
 		buf_adds(ret_reply, "]}\n");
@@ -111,9 +111,9 @@ static int tokenize_tokens(struct call *c, const struct field_at *b, struct buf 
 	return rc;
 }
 
-void tokenize_route(struct call *c)
+void tokenize_route(struct exchange *x)
 {
-	tokenize_run(c, tokenize_tokens);
+	tokenize_run(x, tokenize_tokens);
 }
 
 /* ---- tokens to text ---- */
@@ -132,9 +132,9 @@ static void tokenize_reply_text(struct buf *reply, const char *key, const char *
 	json_decref(o);
 }
 
-static int tokenize_ids(struct call *c, const struct field_at *b, struct token_ids *ids, struct error *err)
+static int tokenize_ids(struct exchange *x, const struct field_at *b, struct token_ids *ids, struct error *err)
 {
-	int vocab = tokenizer_vocab(engine_tokenizer(c->engine));
+	int vocab = tokenizer_vocab(engine_tokenizer(x->engine));
 	json_t *tokens = NULL;
 	int rc = field_array(b, "tokens", &tokens, err);
 
@@ -157,7 +157,7 @@ static int tokenize_ids(struct call *c, const struct field_at *b, struct token_i
 }
 
 /* {"tokens": [ids], "skip_special": false} */
-static int tokenize_untokens(struct call *c, const struct field_at *b, struct buf *ret_reply, struct error *err)
+static int tokenize_untokens(struct exchange *x, const struct field_at *b, struct buf *ret_reply, struct error *err)
 {
 	struct token_ids ids = { 0 };
 	struct buf text = { 0 };
@@ -165,9 +165,9 @@ static int tokenize_untokens(struct call *c, const struct field_at *b, struct bu
 	int rc = field_bool(b, "skip_special", &skip, err);
 
 	if (!rc)
-		rc = tokenize_ids(c, b, &ids, err);
+		rc = tokenize_ids(x, b, &ids, err);
 	if (!rc) {
-		tokenizer_decode(engine_tokenizer(c->engine), ids.id, ids.n, skip, &text);
+		tokenizer_decode(engine_tokenizer(x->engine), ids.id, ids.n, skip, &text);
 		tokenize_reply_text(ret_reply, "text", buf_str(&text), text.len, ids.n);
 	}
 	token_ids_fini(&ids);
@@ -175,24 +175,24 @@ static int tokenize_untokens(struct call *c, const struct field_at *b, struct bu
 	return rc;
 }
 
-void tokenize_detokenize(struct call *c)
+void tokenize_detokenize(struct exchange *x)
 {
-	tokenize_run(c, tokenize_untokens);
+	tokenize_run(x, tokenize_untokens);
 }
 
 /* ---- messages to the prompt ---- */
 
 /* A chat request's body: messages, tools, thinking controls. */
-static int tokenize_apply(struct call *c, const struct field_at *b, struct buf *ret_reply, struct error *err)
+static int tokenize_apply(struct exchange *x, const struct field_at *b, struct buf *ret_reply, struct error *err)
 {
 	struct prompt *p;
 	struct token_ids ids = { 0 };
 	struct buf text = { 0 }, why = { 0 };
-	int rc = tokenize_render(c, b->object, &p, err);
+	int rc = tokenize_render(x, b->object, &p, err);
 
 	if (rc)
 		return rc;
-	rc = prompt_tokens(p, engine_tokenizer(c->engine), &ids, &why);
+	rc = prompt_tokens(p, engine_tokenizer(x->engine), &ids, &why);
 	if (rc)
 		error_from_engine(err, rc, &why);
 	prompt_text(p, &text);
@@ -205,7 +205,7 @@ static int tokenize_apply(struct call *c, const struct field_at *b, struct buf *
 	return rc;
 }
 
-void tokenize_template(struct call *c)
+void tokenize_template(struct exchange *x)
 {
-	tokenize_run(c, tokenize_apply);
+	tokenize_run(x, tokenize_apply);
 }

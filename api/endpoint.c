@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * listen.c - listening TCP sockets from "ADDR:PORT".
+ * endpoint.c - listening TCP sockets from "ADDR:PORT".
  * Threads: any. Locks: none. */
-#include "api/listen.h"
+#include "api/endpoint.h"
 #include "engine/base/rc.h"
 
 #include <arpa/inet.h>
@@ -13,14 +13,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LISTEN_BACKLOG 128
+#define ENDPOINT_BACKLOG 128
 
-static int listen_parse(const char *address, struct addrinfo **ret_ai, struct buf *why)
+static int endpoint_parse(const char *address, struct addrinfo **ret_ai, struct buf *why)
 {
 	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE, .ai_socktype = SOCK_STREAM };
 	const char *colon = strrchr(address, ':');
 	size_t n = colon ? (size_t)(colon - address) : 0;
-	char host[LISTEN_ADDRESS_MAX];
+	char host[ENDPOINT_MAX];
 	int r;
 
 	if (n == 0 || n >= sizeof host || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
@@ -35,10 +35,10 @@ static int listen_parse(const char *address, struct addrinfo **ret_ai, struct bu
 	return 0;
 }
 
-int listen_open(const char *address, int *ret_fd, struct buf *why)
+int endpoint_open(const char *address, int *ret_fd, struct buf *why)
 {
 	struct addrinfo *ai;
-	int rc = listen_parse(address, &ai, why), fd, one = 1;
+	int rc = endpoint_parse(address, &ai, why), fd, one = 1;
 
 	if (rc)
 		return rc;
@@ -46,7 +46,7 @@ int listen_open(const char *address, int *ret_fd, struct buf *why)
 	if (fd < 0)
 		rc = buf_why(why, -errno, "socket for %s: %s", address, strerror(errno));
 	else if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, ai->ai_addr, ai->ai_addrlen) ||
-		 listen(fd, LISTEN_BACKLOG))
+		 listen(fd, ENDPOINT_BACKLOG))
 		rc = buf_why(why, -errno, "cannot listen on %s: %s", address, strerror(errno));
 	freeaddrinfo(ai);
 	if (rc) {
@@ -58,7 +58,7 @@ int listen_open(const char *address, int *ret_fd, struct buf *why)
 	return 0;
 }
 
-int listen_name(int fd, char out[LISTEN_ADDRESS_MAX], struct buf *why)
+int endpoint_name(int fd, char out[ENDPOINT_MAX], struct buf *why)
 {
 	union {
 		struct sockaddr sa;
@@ -71,9 +71,9 @@ int listen_name(int fd, char out[LISTEN_ADDRESS_MAX], struct buf *why)
 	if (getsockname(fd, &a.sa, &len))
 		return buf_why(why, -errno, "listening socket: %s", strerror(errno));
 	if (a.sa.sa_family == AF_INET && inet_ntop(AF_INET, &a.in.sin_addr, text, sizeof text))
-		snprintf(out, LISTEN_ADDRESS_MAX, "%s:%u", text, (unsigned)ntohs(a.in.sin_port));
+		snprintf(out, ENDPOINT_MAX, "%s:%u", text, (unsigned)ntohs(a.in.sin_port));
 	else if (a.sa.sa_family == AF_INET6 && inet_ntop(AF_INET6, &a.in6.sin6_addr, text, sizeof text))
-		snprintf(out, LISTEN_ADDRESS_MAX, "[%s]:%u", text, (unsigned)ntohs(a.in6.sin6_port));
+		snprintf(out, ENDPOINT_MAX, "[%s]:%u", text, (unsigned)ntohs(a.in6.sin6_port));
 	else
 		return buf_why(why, RC_INVALID, "the listening socket is neither IPv4 nor IPv6");
 	return 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * listen.h - listening TCP sockets from "ADDR:PORT".
+ * endpoint.h - listening TCP sockets from "ADDR:PORT".
  * Threads: any. Locks: none. */
-#ifndef API_LISTEN_H
-#define API_LISTEN_H
+#ifndef API_ENDPOINT_H
+#define API_ENDPOINT_H
 
 #include "engine/base/buf.h"
 
-#define LISTEN_ADDRESS_MAX 80
+#define ENDPOINT_MAX 80
 
 /* "127.0.0.1:8420", "[::1]:8420", "localhost:8420"; numeric otherwise, no name is looked up. Port 0 takes a free one.
  * RC_INVALID, -errno; `why` repeats the address. */
-int listen_open(const char *address, int *ret_fd, struct buf *why);
+int endpoint_open(const char *address, int *ret_fd, struct buf *why);
 /* The socket's own address in the same form. */
-int listen_name(int fd, char out[LISTEN_ADDRESS_MAX], struct buf *why);
+int endpoint_name(int fd, char out[ENDPOINT_MAX], struct buf *why);
 
 #endif

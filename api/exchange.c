@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT
+ * exchange.c - one HTTP exchange, from its headers to its last byte: body, reply, stream, waiting.
+ * Threads: the connection's libmicrohttpd thread; exchange_wake() from any. Locks: none (call->wake is atomic). */
+#include "api/exchange.h"
+#include "api/server.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define EXCHANGE_MAGIC 0xca11f00d
+#define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
+#define EXCHANGE_SWALLOW 8         /* times the body limit that is read and thrown away before the connection is cut */
+
+double exchange_now(void)
+{
+	struct timespec t;
+
+	must_zero(clock_gettime(CLOCK_MONOTONIC, &t));
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void exchange_make_id(struct exchange *x, const char *prefix)
+{
+	unsigned char r[12];
+	int n = snprintf(x->id, sizeof x->id, "%.16s-", prefix);
+
+	must(getrandom(r, sizeof r, 0) == (ssize_t)sizeof r);
+	for (size_t i = 0; i < sizeof r; i++)
+		n += snprintf(x->id + n, sizeof x->id - (size_t)n, "%02x", r[i]);
+}
+
+struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Connection *conn, const char *method, const char *url)
+{
+	struct exchange *x = mem_new(sizeof *x);
+
+	x->magic = EXCHANGE_MAGIC;
+	list_init(&x->node);
+	x->http = h;
+	x->engine = e;
+	x->connection = conn;
+	x->method = method;
+	x->path = mem_strdup(url);
+	x->started = exchange_now();
+	x->route = router_find(method, x->path, &x->rest, &x->allow);
+	exchange_make_id(x, x->route ? x->route->id_prefix : "req");
+	if (!x->route && x->allow)
+		error_set(&x->error, RC_METHOD, NULL, "%s does not take %s, only %s", x->path, method, x->allow);
+	else if (!x->route)
+		error_set(&x->error, RC_NOT_FOUND, NULL, "no route %s", x->path);
+	return x;
+}
+
+void exchange_free(struct exchange **pc)
+{
+	struct exchange *x = *pc;
+
+	*pc = NULL;
+	if (!x)
+		return;
+	must_magic(x, EXCHANGE_MAGIC);
+	if (x->work.end)
+		x->work.end(x->work.arg);
+	x->magic = 0;
+	error_fini(&x->error);
+	buf_fini(&x->out);
+	free(x->body);
+	free(x->path);
+	free(x);
+}
+
+/* ---- body ---- */
+
+static int exchange_grow_body(struct exchange *x, size_t need, size_t max, size_t max_total, atomic_size_t *total)
+{
+	size_t cap = x->body_cap ? x->body_cap : 4096, more;
+	char *p;
+
+	while (cap < need)
+		cap *= 2;
+	if (cap > max)
+		cap = max;
+	more = cap - x->body_cap;
+	if (atomic_fetch_add(total, more) + more > max_total) {
+		atomic_fetch_sub(total, more);
+		return error_set(&x->error, RC_BUSY, NULL, "too many bytes of request bodies in flight, try again");
+	}
+	p = realloc(x->body, cap);
+	if (!p) {
+		atomic_fetch_sub(total, more);
+		return error_set(&x->error, RC_BUSY, NULL, "out of memory for the request body");
+	}
+	x->body = p;
+	x->body_cap = cap;
+	return 0;
+}
+
+bool exchange_take_body(struct exchange *x, const char *data, size_t len, size_t max, size_t max_total, atomic_size_t *total)
+{
+	x->body_seen += len;
+	if (x->error.rc)
+		return x->body_seen <= max * EXCHANGE_SWALLOW;
+	if (x->body_seen > max) {
+		error_set(&x->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes", max);
+		exchange_drop_body(x, total);
+		return true;
+	}
+	if (x->body_len + len > x->body_cap && exchange_grow_body(x, x->body_len + len, max, max_total, total)) {
+		exchange_drop_body(x, total);
+		return true;
+	}
+	memcpy(x->body + x->body_len, data, len);
+	x->body_len += len;
+	return true;
+}
+
+void exchange_drop_body(struct exchange *x, atomic_size_t *total)
+{
+	atomic_fetch_sub(total, x->body_cap);
+	free(x->body);
+	x->body = NULL;
+	x->body_len = x->body_cap = 0;
+}
+
+/* ---- replies ---- */
+
+static void exchange_header(struct MHD_Response *r, const char *name, const char *value)
+{
+	must(MHD_add_response_header(r, name, value) == MHD_YES);
+}
+
+static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Response *r)
+{
+	must(r && !x->status);
+	x->status = (int)status;
+	exchange_header(r, "x-request-id", x->id);
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && x->allow)
+		exchange_header(r, "Allow", x->allow);
+	if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+		exchange_header(r, "Retry-After", "1");
+	/* It can fail only when the connection is past its headers or dying; libmicrohttpd then closes it. */
+	(void)MHD_queue_response(x->connection, status, r);
+	MHD_destroy_response(r);
+}
+
+void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text)
+{
+	size_t len = text->len;
+	char *s = buf_take(text);
+	struct MHD_Response *r = MHD_create_response_from_buffer(len, s, MHD_RESPMEM_MUST_FREE);
+
+	must(r);
+	x->sent = len;
+	exchange_header(r, "Content-Type", "application/json");
+	exchange_queue(x, status, r);
+}
+
+static int exchange_dump(const char *data, size_t len, void *arg)
+{
+	buf_add(arg, data, len);
+	return 0;
+}
+
+void exchange_reply(struct exchange *x, unsigned status, json_t *body)
+{
+	struct buf text = { 0 };
+
+	must(body);
+	must_zero(json_dump_callback(body, exchange_dump, &text, JSON_COMPACT));
+	json_decref(body);
+	buf_addc(&text, '\n');
+	exchange_reply_text(x, status, &text);
+}
+
+void exchange_fail(struct exchange *x, const struct error *err)
+{
+	char code[48];
+
+	snprintf(x->failed, sizeof x->failed, "%s", error_code(err, code));
+	exchange_reply(x, (unsigned)rc_http(err->rc), error_json(err, x->id));
+}
+
+/* ---- waiting ---- */
+
+void exchange_wake(struct exchange *x, unsigned why)
+{
+	unsigned old;
+
+	must_magic(x, EXCHANGE_MAGIC);
+	old = atomic_load(&x->wake);
+	while (!atomic_compare_exchange_weak(&x->wake, &old, (old | why) & ~(unsigned)EXCHANGE_PARKED))
+		;
+	if (old & EXCHANGE_PARKED)
+		MHD_resume_connection(x->connection);
+}
+
+/* Suspends first and says so second: a waker that comes between finds no EXCHANGE_PARKED and leaves its bits, which the
+ * exchange below then sees. So exactly one side resumes. */
+static void exchange_park(struct exchange *x)
+{
+	unsigned none = 0;
+
+	MHD_suspend_connection(x->connection);
+	if (!atomic_compare_exchange_strong(&x->wake, &none, EXCHANGE_PARKED))
+		MHD_resume_connection(x->connection);
+}
+
+static void exchange_step(struct exchange *x)
+{
+	unsigned why = atomic_exchange(&x->wake, 0);
+
+	if (http_stopping(x->http))
+		why |= EXCHANGE_STOPPING;
+	x->work.step(x, x->work.arg, why);
+	/* Nothing may park once the server stops. */
+	must(!(why & EXCHANGE_STOPPING) || x->status || x->finished);
+}
+
+bool exchange_gone(const struct exchange *x)
+{
+	const union MHD_ConnectionInfo *i = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	ssize_t n;
+	char byte;
+
+	if (!i)
+		return true;
+	n = recv(i->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+/* libmicrohttpd asks for bytes; 0 while parked. */
+static ssize_t exchange_read(void *arg, uint64_t pos, char *to, size_t max)
+{
+	struct exchange *x = arg;
+	size_t n;
+
+	(void)pos;
+	must_magic(x, EXCHANGE_MAGIC);
+	if (x->out_at == x->out.len) {
+		buf_clear(&x->out);
+		x->out_at = 0;
+		if (!x->finished)
+			exchange_step(x);
+	}
+	n = x->out.len - x->out_at;
+	if (n == 0 && x->finished)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	if (n == 0) {
+		exchange_park(x);
+		return 0;
+	}
+	n = n < max ? n : max;
+	memcpy(to, x->out.data + x->out_at, n);
+	x->out_at += n;
+	x->sent += n;
+	return (ssize_t)n;
+}
+
+void exchange_stream(struct exchange *x, const struct exchange_work *work)
+{
+	struct MHD_Response *r;
+
+	x->work = *work;
+	x->streaming = true;
+	r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EXCHANGE_BLOCK, exchange_read, x, NULL);
+	must(r);
+	exchange_header(r, "Content-Type", "text/event-stream");
+	exchange_header(r, "Cache-Control", "no-cache");
+	exchange_header(r, "X-Accel-Buffering", "no"); /* proxies must not collect events */
+	exchange_queue(x, MHD_HTTP_OK, r);
+}
+
+void exchange_finish(struct exchange *x)
+{
+	x->finished = true;
+}
+
+void exchange_defer(struct exchange *x, const struct exchange_work *work)
+{
+	x->work = *work;
+}
+
+enum MHD_Result exchange_advance(struct exchange *x)
+{
+	if (x->streaming || x->status)
+		return MHD_YES;
+	exchange_step(x);
+	if (x->finished && !x->status)
+		return MHD_NO; /* the client is gone */
+	if (!x->status)
+		exchange_park(x);
+	return MHD_YES;
+}
