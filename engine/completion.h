@@ -66,7 +66,7 @@ enum completion_why { COMPLETION_EOS, COMPLETION_MAX_TOKENS, COMPLETION_CONTEXT,
 #define COMPLETION_FLAGS(X) \
 	X(NO_END, "no_end", "cut off: what came is kept, finish is length") \
 	X(OPEN_THINK, "open_think", "no </think>: all text is reasoning, content is empty") \
-	X(STRAY_MARKER, "stray_marker", "<think> or </think> where it means nothing: dropped, the text goes on") \
+	X(STRAY_MARKER, "stray_marker", "<think> in content opens reasoning again; other misplaced think markers are dropped, the text goes on") \
 	X(CALL_IN_THINK, "call_in_think", "calls before </think>: they count; reasoning is the text before and after") \
 	X(TEXT_AFTER_CALL, "text_after_call", "text after the calls: appended to the content (to the reasoning while it is open)") \
 	X(SECOND_BLOCK, "second_block", "a second block of calls: dropped, so that no call can run twice") \
