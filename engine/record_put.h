@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ * record_put.h - the engine's side of record.h: filling in records while requests run.
+ * Threads: who submits makes, the engine thread fills in. Lock: record. */
+#ifndef ENGINE_RECORD_PUT_H
+#define ENGINE_RECORD_PUT_H
+
+#include "engine/base/list.h"
+#include "engine/record.h"
+#include "engine/tokenizer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct record_setup {
+	/* id, label, kset, thinking, numerics, sampling, max_tokens, kset_generation, epoch; the rest is set here */
+	struct record_view view;
+	/* Moved from: left empty. */
+	struct buf *messages, *prompt;
+	struct token_ids *tokens;
+};
+
+/* One reference, the caller's. */
+struct record *record_new(struct record_setup *s);
+struct record *record_ref(struct record *r);
+void record_admitted(struct record *r);
+/* One generated token: its id and bytes. */
+void record_token(struct record *r, int32_t id, const char *bytes, size_t len, const struct gen_usage *u);
+void record_finished(struct record *r, enum gen_finish finish, int rc, const char *detail);
+/* Bytes held. */
+size_t record_bytes(const struct record *r);
+const char *record_id(const struct record *r);
+
+/* ---- the ring: all running requests, and the last finished ones up to a count and a byte budget ---- */
+
+struct ring;
+
+struct ring *ring_new(int max_finished, size_t max_bytes);
+void ring_free(struct ring **g);
+/* Takes a reference of its own; running records are never evicted. */
+void ring_put(struct ring *g, struct record *r);
+/* From now on the record counts, and may be evicted; the oldest finished go first. Called once per record put. */
+void ring_finished(struct ring *g, struct record *r);
+/* See engine_records and engine_record. */
+int ring_list(struct ring *g, struct record **ret_r, int max);
+struct record *ring_find(struct ring *g, const char *id);
+/* Bytes of the finished records kept. */
+size_t ring_bytes(struct ring *g);
+
+#endif
