@@ -189,12 +189,14 @@ static int sequence_tail_reserve(struct sequence *s, int layer, int kind, int64_
 {
 	const struct sequence_layer *y = &s->layout->layer[layer];
 	struct sequence_rows_tail *t = sequence_tail_of(s, layer, kind);
-	int64_t from = sequence_keep_from(s->layout, y, kind, pos), need = pos + n - from;
-	int64_t base = sequence_tail_base(s->layout, y, kind);
+	int64_t from, need, base;
 	int width = y->width[kind];
 
 	if (!width)
 		return 0;
+	from = sequence_keep_from(s->layout, y, kind, pos);
+	need = pos + n - from;
+	base = sequence_tail_base(s->layout, y, kind);
 	if (need > t->cap || (t->cap > base && t->cap / 4 > need))
 		return sequence_tail_resize(s, t, width, from, pos, need > base ? need : base);
 	if (pos + n - t->pos0 > t->cap) {
