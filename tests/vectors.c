@@ -10,7 +10,8 @@
 #define VECTORS_MAX_FILE ((size_t)256 << 20)
 
 /* VERB(name, number of arguments, their names, call) */
-#define VECTORS_VERBS
+#define VECTORS_VERBS \
+	VERB(tokenizer, 2, "TOKENIZER.json[.gz] FILE.json[.gz]", vectors_tokenizer(arg[0], arg[1]))
 
 struct vectors_verb {
 	const char *name, *args;

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ * tokenizer_impl.h - the parts of a tokenizer, for tokenizer.c that uses them and the two files that read them.
+ * Threads: any, read-only after loading. Locks: none. */
+#ifndef ENGINE_TOKENIZER_IMPL_H
+#define ENGINE_TOKENIZER_IMPL_H
+
+#include "engine/added.h"
+#include "engine/bpe.h"
+#include "engine/json_scan.h"
+#include "engine/pretok.h"
+#include "engine/vocab.h"
+
+/* The library looks for added tokens in two rounds: in the text as it is, then in what is left between them after
+ * normalising (for us the same text). A longer token of the second round cannot win over one of the first. */
+enum tokenizer_round { TOKENIZER_RAW, TOKENIZER_NORMALIZED, TOKENIZER_ROUNDS };
+
+struct tokenizer {
+	struct vocab vocab;
+	struct bpe bpe;
+	struct pretok pretok;
+	struct added added[TOKENIZER_ROUNDS];
+};
+
+/* One reading of one file. */
+struct tokenizer_file {
+	struct tokenizer *t;
+	const char *name;
+	struct buf *why;
+	struct buf scratch; /* of the scans */
+};
+
+/* Fills a zeroed tokenizer; on failure the caller frees it. */
+int tokenizer_file_parse(struct tokenizer *t, const char *json, size_t len, const char *name, struct buf *why);
+/* RC_MODEL, with why "NAME: ..."; and, when the scan has met an error, "NAME: FIELD: expected ... at byte ...". */
+int tokenizer_file_bad(struct tokenizer_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int tokenizer_file_scanned(struct tokenizer_file *f, const struct json_scan *j, const char *field);
+/* Not there, or null. */
+bool tokenizer_file_absent(struct json_scan j);
+/* true or false; absent is false. */
+int tokenizer_file_flag(struct tokenizer_file *f, struct json_scan j, const char *field, bool *ret_value);
+
+/* tokenizer_tables.c: model.vocab and added_tokens, then model.merges. Cursors as json_scan_pick left them. */
+int tokenizer_tables_tokens(struct tokenizer_file *f, const struct json_scan *vocab, const struct json_scan *added);
+int tokenizer_tables_merges(struct tokenizer_file *f, const struct json_scan *merges);
+
+#endif
