@@ -26,12 +26,13 @@ int eval_run(const struct eval_options *o, const struct tensorfile *in, struct t
 struct eval_limits {
 	double worst, median;  /* over the positions of one tensor; < 0: not judged */
 	double gap;            /* top-1 must agree where b's two highest logits are further apart than this */
-	double sets;           /* share of positions whose experts or rows agree as sets */
+	double sets;           /* share of all positions whose experts, and whose rows, agree as sets */
 	double margin;         /* positions whose NAME.margin.L in b is not above this do not count for rows */
+	const char *only;      /* "logits,rows": compare these parts only; NULL: all */
 };
 
 /* Compares what a and b have in common and appends a table. Returns the number of tensors beyond the limits, those of
- * different shapes included; -1 when nothing is common. */
+ * different shapes included, and sets over all tensors as one; -1 when nothing is common. */
 int eval_diff(const struct tensorfile *a, const struct tensorfile *b, const struct eval_limits *l, struct buf *out);
 
 #endif

@@ -223,9 +223,7 @@ static bool eval_beyond(const struct eval_row *r, enum eval_kind kind, const str
 		return true;
 	if (l->worst < 0)
 		return false;
-	if (floats && (r->worst > l->worst || (l->median >= 0 && r->median > l->median)))
-		return true;
-	return r->top_bad > 0 || r->n_judged - r->judged_bad < l->sets * r->n_judged;
+	return r->top_bad > 0 || (floats && (r->worst > l->worst || (l->median >= 0 && r->median > l->median)));
 }
 
 static void eval_print(struct buf *out, const char *name, const struct eval_row *r, enum eval_kind kind,
@@ -271,9 +269,14 @@ static bool eval_compare(const struct tensorfile_tensor *x, const struct tensorf
 	return false;
 }
 
-/* One tensor of both files; is it beyond the limits? */
+/* Sets of all tensors of a kind, since a share of one tensor's few positions would say little. */
+struct eval_total {
+	int n, bad;
+};
+
+/* One tensor of both files; is it beyond the limits? Sets count into `total`. */
 static bool eval_diff_tensor(const struct tensorfile *b, const struct tensorfile_tensor *x,
-	const struct tensorfile_tensor *y, const struct eval_limits *l, struct buf *out)
+	const struct tensorfile_tensor *y, const struct eval_limits *l, struct eval_total *total, struct buf *out)
 {
 	struct eval_row r = { .n_pos = (int)x->dim[0] };
 	enum eval_kind kind = EVAL_EQUAL;
@@ -292,38 +295,70 @@ static bool eval_diff_tensor(const struct tensorfile *b, const struct tensorfile
 	} else {
 		beyond = eval_beyond(&r, kind, l);
 		verdict = beyond ? "BEYOND" : "";
+		total[kind].n += r.n_judged;
+		total[kind].bad += r.judged_bad;
 	}
 	eval_print(out, x->name, &r, kind, verdict);
 	return beyond;
 }
 
-static void eval_only_in(const struct tensorfile *a, const struct tensorfile *b, const char *which, struct buf *out)
+/* Is the tensor's part in the list "logits,streams"? */
+static bool eval_listed(const char *only, const char *name, size_t case_len)
 {
-	enum eval_kind kind;
+	const char *part = name + case_len + 1;
+	size_t n = strcspn(part, ".");
+
+	for (; only && *only; only += strcspn(only, ",") + (only[strcspn(only, ",")] == ','))
+		if (strcspn(only, ",") == n && memcmp(only, part, n) == 0)
+			return true;
+	return !only;
+}
+
+static bool eval_wants(const struct tensorfile_tensor *t, const struct eval_limits *l, enum eval_kind *ret_kind)
+{
 	size_t len;
 
+	return eval_split(t->name, &len, ret_kind) && (*ret_kind == EVAL_EQUAL || eval_listed(l->only, t->name, len));
+}
+
+static void eval_only_in(const struct tensorfile *a, const struct tensorfile *b, const struct eval_limits *l,
+	const char *which, struct buf *out)
+{
+	enum eval_kind kind;
+
 	for (int i = 0; i < a->n; i++)
-		if (eval_split(a->tensor[i].name, &len, &kind) && !tensorfile_find(b, a->tensor[i].name))
+		if (eval_wants(&a->tensor[i], l, &kind) && !tensorfile_find(b, a->tensor[i].name))
 			buf_printf(out, "%-24s only in %s\n", a->tensor[i].name, which);
+}
+
+static int eval_total_sets(const struct eval_total *t, const char *what, const struct eval_limits *l, struct buf *out)
+{
+	bool beyond = l->worst >= 0 && t->n - t->bad < l->sets * t->n;
+
+	if (t->n)
+		buf_printf(out, "%s: %d of %d sets equal%s\n", what, t->n - t->bad, t->n, beyond ? " BEYOND" : "");
+	return beyond;
 }
 
 int eval_diff(const struct tensorfile *a, const struct tensorfile *b, const struct eval_limits *l, struct buf *out)
 {
+	struct eval_total total[EVAL_SHOWN + 1] = { 0 };
 	int common = 0, beyond = 0;
 	enum eval_kind kind;
-	size_t len;
 
 	buf_printf(out, "%-24s %5s %9s %9s %9s %9s %9s\n", "tensor", "pos", "rms med", "rms worst", "max abs", "top-1",
 		"sets");
 	for (int i = 0; i < a->n; i++) {
 		const struct tensorfile_tensor *y = tensorfile_find(b, a->tensor[i].name);
 
-		if (!y || !eval_split(a->tensor[i].name, &len, &kind))
+		if (!y || !eval_wants(&a->tensor[i], l, &kind))
 			continue;
-		beyond += eval_diff_tensor(b, &a->tensor[i], y, l, out);
+		beyond += eval_diff_tensor(b, &a->tensor[i], y, l, total, out);
 		common += kind != EVAL_EQUAL;
 	}
-	eval_only_in(a, b, "A", out);
-	eval_only_in(b, a, "B", out);
+	eval_only_in(a, b, l, "A", out);
+	eval_only_in(b, a, l, "B", out);
+	beyond += eval_total_sets(&total[EVAL_SETS], "experts", l, out);
+	beyond += eval_total_sets(&total[EVAL_ROWS], "rows above the margin", l, out);
 	return common ? beyond : -1;
 }

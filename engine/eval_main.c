@@ -32,8 +32,9 @@ enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE, EVAL_UNAVAILABLE = 69, EVAL_T
 	OPT(tolerance, "X", "diff: largest relative RMS at any position; beyond it the exit status is 1") \
 	OPT(median, "X", "diff: largest median over a tensor's positions") \
 	OPT(gap, "X", "diff: top-1 may differ where B's two best logits are this close (default 1e-3)") \
-	OPT(sets, "X", "diff: share of positions whose experts and rows must be equal as sets (default 1)") \
+	OPT(sets, "X", "diff: share of all positions whose experts, and whose rows, are equal as sets (default 1)") \
 	OPT(margin, "X", "diff: rows are judged where B's margin is above this (default 1e-4)") \
+	OPT(only, "LIST", "diff: only these of logits,mtp,streams,experts,rows,margin") \
 	OPT(help, "", "this text") \
 	OPT(version, "", "the version")
 
@@ -159,6 +160,7 @@ static int eval_option(struct eval_args *a, enum eval_opt opt, const char *arg)
 	case EVAL_OPT_gap: return eval_real("gap", arg, &a->limits.gap);
 	case EVAL_OPT_sets: return eval_real("sets", arg, &a->limits.sets);
 	case EVAL_OPT_margin: return eval_real("margin", arg, &a->limits.margin);
+	case EVAL_OPT_only: a->limits.only = arg; return 0;
 	case EVAL_OPT_help: eval_help(stdout); return -1;
 	case EVAL_OPT_version: puts("dsv4-eval " PACKAGE_VERSION); return -1;
 	case EVAL_OPT_none: break;
@@ -313,7 +315,7 @@ static int eval_main_diff(const struct eval_args *a, const char *file_a, const c
 
 int main(int argc, char **argv)
 {
-	struct eval_args a = { .chunk = EVAL_CHUNK, .limits = { -1, -1, 1e-3, 1, 1e-4 } };
+	struct eval_args a = { .chunk = EVAL_CHUNK, .limits = { -1, -1, 1e-3, 1, 1e-4, NULL } };
 	struct buf why = { 0 };
 	int status = eval_parse(&a, argc, argv);
 
