@@ -232,8 +232,6 @@ void generation_set_usage(struct generation *g, const struct gen_usage *u)
 void generation_stop(struct generation *g)
 {
 	atomic_store(&g->stop, true);
-	if (g->wake)
-		g->wake(g->wake_arg);
 }
 
 bool generation_stopped(const struct generation *g)
@@ -328,12 +326,19 @@ void generation_usage(struct generation *g, struct gen_usage *ret_u)
 	lock_drop(&g->lock);
 }
 
+static void generation_stop_and_wake(struct generation *g)
+{
+	generation_stop(g);
+	if (g->wake)
+		g->wake(g->wake_arg);
+}
+
 void generation_cancel(struct generation *g)
 {
 	lock_take(&g->lock);
 	g->muted = true;
 	lock_drop(&g->lock);
-	generation_stop(g);
+	generation_stop_and_wake(g);
 }
 
 void generation_unref(struct generation **pg)
@@ -353,7 +358,7 @@ void generation_unref(struct generation **pg)
 		lock_wait(&g->lock, &g->cond, -1);
 	generation_drop_events(g);
 	lock_drop(&g->lock);
-	generation_stop(g);
+	generation_stop_and_wake(g);
 	generation_release(&g);
 }
 

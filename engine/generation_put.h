@@ -34,7 +34,7 @@ void generation_finish(struct generation *g, enum gen_finish finish, int rc, con
 void generation_flush(struct generation *g);
 void generation_set_usage(struct generation *g, const struct gen_usage *u);
 
-/* Asks to stop as generation_cancel does, on behalf of someone else: the consumer is still told how it ended. */
+/* Marks as to be stopped on behalf of someone else: the consumer is still told how it ended. Wakes nobody. */
 void generation_stop(struct generation *g);
 bool generation_stopped(const struct generation *g);
 /* Has the consumer to read before more is made? */
