@@ -99,7 +99,7 @@ static void completion_begin_value(struct completion *c, const struct completion
 	c->n_params += !c->drop_value;
 	c->close_symbol = tag->symbol;
 	c->state = tag->string ? COMPLETION_STRING : COMPLETION_JSON;
-	c->scan = (struct jsonscan){ 0 };
+	c->scan = (struct jsonprefix){ 0 };
 	buf_clear(&c->held);
 }
 
@@ -115,7 +115,7 @@ static void completion_json_to_string(struct completion *c)
 
 static void completion_json(struct completion *c, const char *text, size_t len)
 {
-	bool good = jsonscan_put(&c->scan, text, len);
+	bool good = jsonprefix_put(&c->scan, text, len);
 
 	if (c->state == COMPLETION_JSON_PASSED) {
 		if (good)
@@ -166,7 +166,7 @@ static void completion_value_out(struct completion *c, const char *s, size_t len
 
 static void completion_end_value(struct completion *c)
 {
-	if (!c->drop_value && c->state != COMPLETION_STRING && !jsonscan_end(&c->scan)) {
+	if (!c->drop_value && c->state != COMPLETION_STRING && !jsonprefix_end(&c->scan)) {
 		if (c->state == COMPLETION_JSON_PASSED) {
 			completion_bad_call(c);
 			return;

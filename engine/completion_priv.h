@@ -6,7 +6,7 @@
 
 #include "engine/completion.h"
 #include "engine/completion_lex.h"
-#include "engine/jsonscan.h"
+#include "engine/jsonprefix.h"
 #include "engine/stop.h"
 
 /* Bounds of what a tag may hold back. */
@@ -55,7 +55,7 @@ struct completion {
 	char close_symbol;      /* how the value's closing tag will be spelled */
 	bool drop_value;
 	struct buf held;        /* COMPLETION_JSON: the value */
-	struct jsonscan scan;
+	struct jsonprefix scan;
 };
 
 /* completion.c */

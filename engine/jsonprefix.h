@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * jsonscan.h - says of growing text whether it is still the beginning of one JSON value.
+ * jsonprefix.h - says of growing text whether it is still the beginning of one JSON value.
  * Threads: one at a time per object. Locks: none. */
-#ifndef ENGINE_JSONSCAN_H
-#define ENGINE_JSONSCAN_H
+#ifndef ENGINE_JSONPREFIX_H
+#define ENGINE_JSONPREFIX_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define JSONSCAN_MAX_DEPTH 64
+#define JSONPREFIX_MAX_DEPTH 64
 
 /* Start from {0}. */
-struct jsonscan {
+struct jsonprefix {
 	uint64_t objects;   /* one bit per open bracket: is it an object */
 	uint8_t depth, state, sub; /* sub: progress inside a word, number or escape */
 	const char *word;
@@ -19,8 +19,8 @@ struct jsonscan {
 };
 
 /* Strict RFC 8259 over text that is UTF-8 already. False from the first byte that cannot continue any value. */
-bool jsonscan_put(struct jsonscan *s, const char *text, size_t len);
+bool jsonprefix_put(struct jsonprefix *s, const char *text, size_t len);
 /* Was it one whole value? */
-bool jsonscan_end(const struct jsonscan *s);
+bool jsonprefix_end(const struct jsonprefix *s);
 
 #endif
