@@ -11,6 +11,7 @@
 
 /* VERB(name, number of arguments, their names, call) */
 #define VECTORS_VERBS \
+	VERB(encoding, 1, "FILE.json[.gz]", vectors_encoding(arg[0])) \
 	VERB(tokenizer, 2, "TOKENIZER.json[.gz] FILE.json[.gz]", vectors_tokenizer(arg[0], arg[1]))
 
 struct vectors_verb {
