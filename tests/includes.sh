@@ -17,7 +17,7 @@ bad=$(
 	check plugins 'plugins/[a-z0-9_/]+\.(h|def)|dsv4_numfmt\.h|ops\.def'
 	check api 'api/[a-z0-9_]+\.(h|def)|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
 	check ctl 'ctl/[a-z0-9_]+\.(h|def)|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
-	check daemon '(daemon|ctl|api)/[a-z0-9_]+\.(h|def)|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
+	check daemon '(daemon|ctl|api)/[a-z0-9_]+\.(h|def)|engine/(engine|inspect)\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
 	# plugins see libc and libm only
 	find plugins -name '*.[ch]' | xargs grep -nHE '#[ \t]*include[ \t]*<(jansson|microhttpd|pcre2|curl|zlib|systemd)' || true
 	# a plugin looks into no other plugin's folder

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ * dsv4ctl.c - the command that controls a running dsv4d.
+ * Threads: one. Locks: none. */
+#include "ctl/client.h"
+#include "ctl/help.h"
+#include "ctl/verb.h"
+#include "ctl/view.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CTL_REPLY_MS 30000
+#define CTL_BAR 30
+
+enum ctl_exit {
+	CTL_OK = 0,
+	CTL_ERROR = 1,
+	CTL_USAGE = 2,
+	CTL_CONNECT = 3,
+	CTL_DENIED = 4,
+	CTL_LATER = 5, /* timeout or busy */
+	CTL_PROBE_WARN = 10,
+	CTL_PROBE_FAIL = 11
+};
+
+struct ctl {
+	const char *socket;
+	bool json, help, version;
+	char **word; /* what is not a global option */
+	int n_word;
+	const struct verb *verb;
+	struct client *client;
+};
+
+static int ctl_usage(const char *text)
+{
+	fprintf(stderr, "dsv4ctl: %s\nTry 'dsv4ctl --help'.\n", text);
+	return CTL_USAGE;
+}
+
+/* Takes --socket, --json, --help and --version out of the words, wherever they stand before "--". */
+static int ctl_globals(struct ctl *c, int argc, char **argv)
+{
+	bool options = true;
+
+	c->word = mem_new(sizeof *c->word * (size_t)(argc + 1));
+	for (int i = 1; i < argc; i++) {
+		const char *s = argv[i];
+
+		options &= strcmp(s, "--") != 0;
+		if (options && !strcmp(s, "--json"))
+			c->json = true;
+		else if (options && (!strcmp(s, "--help") || !strcmp(s, "-h")))
+			c->help = true;
+		else if (options && !strcmp(s, "--version"))
+			c->version = true;
+		else if (options && !strncmp(s, "--socket=", 9))
+			c->socket = s + 9;
+		else if (options && !strcmp(s, "--socket") && i + 1 == argc)
+			return ctl_usage("--socket needs a value");
+		else if (options && !strcmp(s, "--socket"))
+			c->socket = argv[++i];
+		else
+			c->word[c->n_word++] = argv[i];
+	}
+	return CTL_OK;
+}
+
+/* ---- replies ---- */
+
+static int ctl_error_exit(const char *error)
+{
+	static const struct {
+		int rc, exit;
+	} row[] = { { RC_DENIED, CTL_DENIED }, { RC_BUSY, CTL_LATER }, { RC_TIMEOUT, CTL_LATER },
+		    { RC_NOT_READY, CTL_LATER } };
+
+	for (size_t i = 0; i < mem_countof(row); i++)
+		if (!strcmp(error, rc_varlink(row[i].rc)))
+			return row[i].exit;
+	return CTL_ERROR;
+}
+
+static void ctl_print_json(json_t *v)
+{
+	char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+
+	puts(text ? text : "{}");
+	fflush(stdout);
+	free(text);
+}
+
+static int ctl_show_error(const struct ctl *c, const struct varlink_reply *r)
+{
+	json_t *message = json_object_get(r->params, "message");
+	const char *key, *dot = strrchr(r->error, '.');
+	struct buf text = { 0 };
+	json_t *v;
+
+	if (c->json)
+		ctl_print_json(r->root);
+	if (json_is_string(message)) {
+		buf_adds(&text, json_string_value(message));
+	} else {
+		/* The errors of org.varlink.service carry one name. */
+		buf_adds(&text, dot ? dot + 1 : r->error);
+		json_object_foreach(r->params, key, v)
+			buf_printf(&text, ": %s", json_is_string(v) ? json_string_value(v) : key);
+	}
+	view_sanitize(&text);
+	fprintf(stderr, "dsv4ctl: %s\n", buf_str(&text));
+	buf_fini(&text);
+	return ctl_error_exit(r->error);
+}
+
+/* A bar on a terminal, nothing otherwise. */
+static void ctl_show_progress(const struct ctl *c, json_t *params)
+{
+	json_t *p = json_object_get(params, "progress");
+	const char *name = json_string_value(json_object_get(p, "probe"));
+	long long done = json_integer_value(json_object_get(p, "done"));
+	long long total = json_integer_value(json_object_get(p, "total"));
+	char bar[CTL_BAR + 1];
+
+	if (c->json) {
+		ctl_print_json(params);
+		return;
+	}
+	if (!name || !isatty(STDERR_FILENO) || total <= 0)
+		return;
+	memset(bar, '.', CTL_BAR);
+	bar[CTL_BAR] = '\0';
+	memset(bar, '#', (size_t)(done > total ? CTL_BAR : done < 0 ? 0 : done * CTL_BAR / total));
+	fprintf(stderr, "\r%-14.14s [%s] %lld/%lld \033[K", name, bar, done, total);
+}
+
+static int ctl_verdict_exit(json_t *params)
+{
+	const char *v = json_string_value(json_object_get(params, "verdict"));
+
+	if (!v || !strcmp(v, "pass"))
+		return CTL_OK;
+	return !strcmp(v, "fail") ? CTL_PROBE_FAIL : CTL_PROBE_WARN;
+}
+
+static int ctl_show_reply(const struct ctl *c, const struct varlink_reply *r)
+{
+	struct buf text = { 0 };
+
+	if (c->json) {
+		ctl_print_json(r->params);
+	} else {
+		view_reply(c->verb, r->params, &text);
+		if (isatty(STDOUT_FILENO))
+			view_sanitize(&text);
+		fwrite(buf_str(&text), 1, text.len, stdout);
+		buf_fini(&text);
+	}
+	return !strcmp(c->verb->id, "probe_run") ? ctl_verdict_exit(r->params) : CTL_OK;
+}
+
+/* ---- one call ---- */
+
+/* Calls that last as long as their work does have no deadline of their own. */
+static long ctl_deadline(const struct ctl *c)
+{
+	return !strcmp(c->verb->id, "probe_run") || !strcmp(c->verb->id, "wait") ? -1 : CTL_REPLY_MS;
+}
+
+static int ctl_failed(int rc, const struct buf *why)
+{
+	fprintf(stderr, "dsv4ctl: %s\n", why->len ? buf_str(why) : rc_text(rc));
+	return rc == RC_TIMEOUT ? CTL_LATER : CTL_CONNECT;
+}
+
+static int ctl_replies(struct ctl *c, struct buf *why)
+{
+	bool bar = false, more;
+	int code = CTL_OK, r;
+
+	do {
+		struct varlink_reply reply;
+
+		r = client_reply(c->client, ctl_deadline(c), &reply, why);
+		if (r)
+			return ctl_failed(r, why);
+		more = reply.continues && !reply.error;
+		if (more) {
+			ctl_show_progress(c, reply.params);
+			bar = !c->json && isatty(STDERR_FILENO);
+		} else {
+			if (bar)
+				fprintf(stderr, "\r\033[K");
+			code = reply.error ? ctl_show_error(c, &reply) : ctl_show_reply(c, &reply);
+		}
+		varlink_reply_fini(&reply);
+	} while (more);
+	return code;
+}
+
+static int ctl_call(struct ctl *c, json_t *params)
+{
+	struct buf why = { 0 };
+	bool more = !strcmp(c->verb->id, "probe_run");
+	int r = client_open(c->socket, &c->client, &why), code;
+
+	r = r ? r : client_send(c->client, c->verb->method, params, more, &why);
+	code = r ? ctl_failed(r, &why) : ctl_replies(c, &why);
+	/* `stop` means stopped when it returns: the daemon closes the socket as its last act. */
+	if (!r && code == CTL_OK && !strcmp(c->verb->id, "stop"))
+		client_wait_close(c->client, -1);
+	client_close(&c->client);
+	buf_fini(&why);
+	return code;
+}
+
+static int ctl_help(struct ctl *c)
+{
+	struct buf out = { 0 };
+	int n = 1;
+
+	if (c->n_word)
+		n = help_verbs(c->n_word, c->word, &out);
+	else
+		help_general(&out);
+	fputs(buf_str(&out), stdout);
+	buf_fini(&out);
+	return n ? CTL_OK : ctl_usage("no such verb");
+}
+
+static int ctl_completion(void)
+{
+	struct buf out = { 0 };
+
+	help_completion_bash(&out);
+	fputs(buf_str(&out), stdout);
+	buf_fini(&out);
+	return CTL_OK;
+}
+
+static int ctl_run(struct ctl *c)
+{
+	struct buf why = { 0 };
+	json_t *params = NULL;
+	int used = 0, code;
+
+	if (c->n_word == 2 && !strcmp(c->word[0], "completion") && !strcmp(c->word[1], "bash"))
+		return ctl_completion();
+	c->verb = verb_find_words(c->n_word, c->word, &used);
+	if (!c->verb) {
+		buf_printf(&why, "unknown verb '%s%s%s'", c->word[0], c->n_word > 1 ? " " : "",
+			   c->n_word > 1 ? c->word[1] : "");
+		code = ctl_usage(buf_str(&why));
+	} else if (verb_parse(c->verb, c->n_word - used, c->word + used, &params, &why)) {
+		fprintf(stderr, "dsv4ctl: %s\nusage: dsv4ctl ", buf_str(&why));
+		buf_clear(&why);
+		verb_usage(c->verb, &why);
+		fprintf(stderr, "%s\n", buf_str(&why));
+		code = CTL_USAGE;
+	} else {
+		code = ctl_call(c, params);
+	}
+	json_decref(params);
+	buf_fini(&why);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	const char *env = getenv("DSV4D_SOCKET");
+	struct ctl c = { .socket = env && *env ? env : CLIENT_SOCKET };
+	int code = ctl_globals(&c, argc, argv);
+
+	if (code) {
+		free(c.word);
+		return code;
+	}
+	if (c.version) {
+		printf("dsv4ctl %s\n", PACKAGE_VERSION);
+	} else if (c.help) {
+		code = ctl_help(&c);
+	} else if (c.n_word == 0) {
+		code = ctl_usage("which verb?");
+	} else {
+		code = ctl_run(&c);
+	}
+	free(c.word);
+	if (fflush(stdout) && code == CTL_OK)
+		code = CTL_ERROR;
+	return code;
+}

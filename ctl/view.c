@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ * view.c - replies as people read them: tables, fields, text (views.def).
+ * Threads: one. Locks: none. */
+#include "ctl/view.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define VIEW_MAX_COLUMNS 16
+
+enum view_kind { VIEW_TABLE, VIEW_TEXT, VIEW_JSON };
+
+static const struct view {
+	const char *id;
+	enum view_kind kind;
+	const char *field, *columns;
+} view_rows[] = {
+#define VIEW(id, kind, field, columns) { #id, VIEW_##kind, field, columns },
+#include "ctl/views.def"
+#undef VIEW
+};
+
+struct view_column {
+	char title[24], path[48], format;
+	bool outer;
+	size_t width;
+};
+
+struct view_table {
+	struct view_column col[VIEW_MAX_COLUMNS];
+	int n_col;
+	char **cell; /* [n_row][n_col] */
+	size_t n_row;
+};
+
+void view_sanitize(struct buf *b)
+{
+	for (size_t i = 0; i < b->len; i++) {
+		unsigned char c = (unsigned char)b->data[i];
+
+		if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f)
+			b->data[i] = '?';
+	}
+}
+
+/* ---- values ---- */
+
+static void view_scalar(json_t *v, struct buf *out)
+{
+	switch (json_typeof(v)) {
+	case JSON_STRING: buf_adds(out, json_string_value(v)); break;
+	case JSON_INTEGER: buf_printf(out, "%lld", (long long)json_integer_value(v)); break;
+	case JSON_REAL: buf_printf(out, "%.6g", json_real_value(v)); break;
+	case JSON_TRUE: buf_adds(out, "yes"); break;
+	case JSON_FALSE: buf_adds(out, "no"); break;
+	default: buf_adds(out, "-"); break;
+	}
+}
+
+/* Elements of arrays and fields of objects on one line. */
+static void view_value(json_t *v, struct buf *out)
+{
+	size_t i, start = out->len;
+	const char *key;
+	json_t *e;
+
+	if (!v || json_is_null(v)) {
+		buf_addc(out, '-');
+		return;
+	}
+	if (!json_is_array(v) && !json_is_object(v)) {
+		view_scalar(v, out);
+		return;
+	}
+	json_array_foreach(v, i, e) {
+		buf_adds(out, i ? " " : "");
+		view_value(e, out);
+	}
+	json_object_foreach(v, key, e) {
+		buf_printf(out, "%s%s=", out->len > start ? " " : "", key);
+		view_value(e, out);
+	}
+}
+
+static void view_formatted(json_t *v, char format, struct buf *out)
+{
+	char text[32];
+	struct tm tm;
+	time_t t;
+
+	if (!json_is_number(v) || !format) {
+		view_value(v, out);
+		return;
+	}
+	if (format == 't') {
+		t = (time_t)json_number_value(v);
+		strftime(text, sizeof text, "%H:%M:%S", localtime_r(&t, &tm));
+		buf_adds(out, text);
+	} else {
+		buf_printf(out, format == 'd' ? "%.2f" : "%.1f", json_number_value(v));
+	}
+}
+
+/* ---- tables ---- */
+
+static void view_copy(char *out, size_t size, const char *s, size_t n)
+{
+	must(n < size);
+	memcpy(out, s, n);
+	out[n] = '\0';
+}
+
+static void view_columns(struct view_table *t, const char *spec)
+{
+	while (*spec) {
+		size_t len = strcspn(spec, " ");
+		const char *eq = memchr(spec, '=', len), *colon = memchr(spec, ':', len);
+		struct view_column *c = &t->col[t->n_col++];
+
+		must(t->n_col <= VIEW_MAX_COLUMNS && eq);
+		*c = (struct view_column){ .format = colon ? colon[1] : '\0', .outer = eq[1] == '^' };
+		view_copy(c->title, sizeof c->title, spec, (size_t)(eq - spec));
+		eq += 1 + c->outer;
+		view_copy(c->path, sizeof c->path, eq, (size_t)((colon ? colon : spec + len) - eq));
+		c->width = strlen(c->title);
+		spec += len;
+		spec += strspn(spec, " ");
+	}
+}
+
+static json_t *view_get(json_t *o, const char *path)
+{
+	char name[48];
+
+	while (o && *path) {
+		size_t n = strcspn(path, ".");
+
+		view_copy(name, sizeof name, path, n);
+		o = json_object_get(o, name);
+		path += n;
+		path += *path == '.';
+	}
+	return o;
+}
+
+/* Characters, not bytes. */
+static size_t view_width(const char *s)
+{
+	size_t n = 0;
+
+	for (; *s; s++)
+		n += ((unsigned char)*s & 0xc0) != 0x80;
+	return n;
+}
+
+static void view_row(struct view_table *t, json_t *outer, json_t *row)
+{
+	size_t at = t->n_row++ * (size_t)t->n_col;
+
+	t->cell = mem_grow(t->cell, t->n_row * (size_t)t->n_col, sizeof *t->cell);
+	for (int i = 0; i < t->n_col; i++) {
+		struct view_column *c = &t->col[i];
+		struct buf b = { 0 };
+
+		view_formatted(view_get(c->outer ? outer : row, c->path), c->format, &b);
+		for (size_t k = 0; k < b.len; k++)
+			b.data[k] = b.data[k] == '\n' ? ' ' : b.data[k];
+		t->cell[at + (size_t)i] = buf_take(&b);
+		if (view_width(t->cell[at + (size_t)i]) > c->width)
+			c->width = view_width(t->cell[at + (size_t)i]);
+	}
+}
+
+static void view_line(const struct view_table *t, char *const *cell, struct buf *out)
+{
+	for (int i = 0; i < t->n_col; i++) {
+		const char *s = cell ? cell[i] : t->col[i].title;
+
+		buf_adds(out, s);
+		/* The last column is not padded: lines do not wrap for blanks. */
+		for (size_t n = view_width(s); n < t->col[i].width + 2 && i + 1 < t->n_col; n++)
+			buf_addc(out, ' ');
+	}
+	buf_addc(out, '\n');
+}
+
+static void view_table(const struct view *v, json_t *params, struct buf *out)
+{
+	struct view_table t = { 0 };
+	const char *slash = strchr(v->field, '/');
+	char field[48];
+	json_t *o, *row;
+	size_t i, k;
+
+	view_columns(&t, v->columns);
+	view_copy(field, sizeof field, v->field, slash ? (size_t)(slash - v->field) : strlen(v->field));
+	json_array_foreach(json_object_get(params, field), i, o) {
+		if (!slash) {
+			view_row(&t, NULL, o);
+			continue;
+		}
+		json_array_foreach(json_object_get(o, slash + 1), k, row)
+			view_row(&t, o, row);
+	}
+	view_line(&t, NULL, out);
+	for (i = 0; i < t.n_row; i++)
+		view_line(&t, t.cell + i * (size_t)t.n_col, out);
+	for (i = 0; i < t.n_row * (size_t)t.n_col; i++)
+		free(t.cell[i]);
+	free(t.cell);
+}
+
+/* ---- fields ---- */
+
+static size_t view_key_width(json_t *o)
+{
+	size_t w = 0;
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(o, key, v)
+		w = strlen(key) > w ? strlen(key) : w;
+	return w;
+}
+
+/* One line per field; a text of several lines follows its name. */
+static void view_fields(json_t *params, struct buf *out)
+{
+	size_t w = view_key_width(params);
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(params, key, v) {
+		const char *s = json_string_value(v);
+
+		if (s && strchr(s, '\n')) {
+			buf_printf(out, "%s:\n%s%s", key, s, s[strlen(s) - 1] == '\n' ? "" : "\n");
+			continue;
+		}
+		buf_printf(out, "%-*s  ", (int)w, key);
+		view_value(v, out);
+		buf_addc(out, '\n');
+	}
+}
+
+void view_reply(const struct verb *v, json_t *params, struct buf *out)
+{
+	const struct view *w = NULL;
+	json_t *field;
+	char *text;
+
+	for (size_t i = 0; i < mem_countof(view_rows); i++)
+		if (!strcmp(view_rows[i].id, v->id))
+			w = &view_rows[i];
+	if (!w) {
+		view_fields(params, out);
+		return;
+	}
+	field = json_object_get(params, w->field);
+	switch (w->kind) {
+	case VIEW_TABLE:
+		view_table(w, params, out);
+		break;
+	case VIEW_TEXT:
+		buf_add(out, json_string_value(field), json_string_length(field));
+		if (out->len && out->data[out->len - 1] != '\n')
+			buf_addc(out, '\n');
+		break;
+	case VIEW_JSON:
+		text = json_dumps(field, JSON_INDENT(2) | JSON_ENCODE_ANY);
+		buf_printf(out, "%s\n", text ? text : "null");
+		free(text);
+		break;
+	}
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT
+ * conf.c - the configuration: conf.def's keys, [numerics] and [probe.NAME], from a file and from flags.
+ * Threads: control. Locks: none. */
+#include "daemon/conf.h"
+#include "ctl/probe.h"
+#include "engine/base/log.h"
+#include "engine/base/mapfile.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/engine.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum conf_kind { CONF_PATH, CONF_TEXT, CONF_INT, CONF_SIZE, CONF_LEVEL, CONF_LISTEN, CONF_MODE };
+
+const struct conf_row conf_table[CONF_COUNT] = {
+#define CONF(section, key, kind, low, high, def, when, text) \
+	{ #section, #key, def, text, CONF_##kind, low, high, CONF_##when },
+#include "daemon/conf.def"
+#undef CONF
+};
+
+/* Where the parser is, for messages. */
+struct conf_at {
+	const char *name;
+	int line;
+	char section[64];
+	bool seen[CONF_COUNT];
+};
+
+void conf_init(struct conf *c)
+{
+	*c = (struct conf){ 0 };
+	for (int i = 0; i < CONF_COUNT; i++)
+		c->value[i] = mem_strdup(conf_table[i].def);
+}
+
+void conf_fini(struct conf *c)
+{
+	for (int i = 0; i < CONF_COUNT; i++)
+		free(c->value[i]);
+	for (int i = 0; i < CONF_MAX_NUMERICS; i++)
+		free(c->numeric[i]);
+	for (int i = 0; i < c->n_option; i++) {
+		free(c->option[i].probe);
+		free(c->option[i].key);
+		free(c->option[i].value);
+	}
+	*c = (struct conf){ 0 };
+}
+
+/* ---- values ---- */
+
+int conf_split_listen(const char *text, char addr[64], int *ret_port, struct buf *why)
+{
+	const char *colon = strrchr(text, ':'), *a = text;
+	size_t n = colon ? (size_t)(colon - text) : 0;
+	unsigned char bin[16];
+	char *end;
+	long port;
+
+	if (!colon || !colon[1])
+		return buf_why(why, RC_CONFIG, "'%s' is not ADDRESS:PORT", text);
+	if (n > 2 && a[0] == '[' && a[n - 1] == ']') {
+		a++;
+		n -= 2;
+	}
+	port = strtol(colon + 1, &end, 10);
+	if (*end || colon[1] < '0' || colon[1] > '9' || port > 65535)
+		return buf_why(why, RC_CONFIG, "'%s' is no port (0 to 65535)", colon + 1);
+	if (n == 0 || n >= 64)
+		return buf_why(why, RC_CONFIG, "'%s' has no address", text);
+	memcpy(addr, a, n);
+	addr[n] = '\0';
+	if (strcmp(addr, "localhost") && inet_pton(AF_INET, addr, bin) != 1 && inet_pton(AF_INET6, addr, bin) != 1)
+		return buf_why(why, RC_CONFIG, "'%s' is no IP address", addr);
+	*ret_port = (int)port;
+	return 0;
+}
+
+/* A number with an optional suffix; -1 when it is none. */
+static long long conf_number(const char *s, int kind)
+{
+	char *end;
+	long long n;
+	int shift = 0;
+
+	if (s[0] < '0' || s[0] > '9')
+		return -1;
+	errno = 0;
+	n = strtoll(s, &end, kind == CONF_MODE ? 8 : 10);
+	if (kind == CONF_SIZE && *end)
+		switch (*end++) {
+		case 'K': shift = 10; break;
+		case 'M': shift = 20; break;
+		case 'G': shift = 30; break;
+		default: return -1;
+		}
+	return *end || errno || n > (1LL << 62) >> shift ? -1 : n << shift;
+}
+
+static int conf_check(const struct conf_row *row, const char *value, struct buf *why)
+{
+	enum log_level level;
+	char addr[64];
+	long long n;
+	int port;
+
+	switch ((enum conf_kind)row->kind) {
+	case CONF_PATH:
+	case CONF_TEXT:
+		return *value ? 0 : buf_why(why, RC_CONFIG, "%s: must not be empty", row->key);
+	case CONF_INT:
+	case CONF_SIZE:
+	case CONF_MODE:
+		n = conf_number(value, row->kind);
+		if (n >= row->low && n <= row->high)
+			return 0;
+		return buf_why(why, RC_CONFIG, row->kind == CONF_MODE ? "%s: '%s' is not within %#llo to %#llo" :
+			       "%s: '%s' is not within %lld to %lld", row->key, value, row->low, row->high);
+	case CONF_LEVEL:
+		return log_parse_level(value, &level) == 0 ? 0 :
+		       buf_why(why, RC_CONFIG, "%s: '%s' is none of err, warn, notice, info, debug", row->key, value);
+	case CONF_LISTEN:
+		return conf_split_listen(value, addr, &port, why);
+	}
+	return RC_INTERNAL;
+}
+
+int conf_set(struct conf *c, enum conf_key key, const char *value, struct buf *why)
+{
+	int r = conf_check(&conf_table[key], value, why);
+
+	if (r)
+		return r;
+	free(c->value[key]);
+	c->value[key] = mem_strdup(value);
+	c->given[key] = true;
+	return 0;
+}
+
+const char *conf_text(const struct conf *c, enum conf_key key)
+{
+	return c->value[key];
+}
+
+long long conf_int(const struct conf *c, enum conf_key key)
+{
+	long long n = conf_number(c->value[key], conf_table[key].kind);
+
+	must(n >= 0);
+	return n;
+}
+
+/* ---- the file ---- */
+
+static int conf_numeric(struct conf *c, const char *key, const char *value, struct buf *why)
+{
+	struct numerics n;
+	int i = 0, r;
+
+	numerics_init(&n, NUMERICS_NATIVE, 1);
+	r = numerics_set(&n, key, value, why);
+	if (r)
+		return RC_CONFIG;
+	must(numerics_count <= CONF_MAX_NUMERICS);
+	while (strcmp(numerics_table[i].name, key) != 0)
+		i++;
+	if (c->numeric[i])
+		return buf_why(why, RC_CONFIG, "%s: given twice", key);
+	c->numeric[i] = mem_strdup(value);
+	return 0;
+}
+
+static int conf_option(struct conf *c, const char *probe, const char *key, const char *value, struct buf *why)
+{
+	json_t *scratch = json_object();
+	int r = probe_option_set(probe, key, value, scratch, why);
+
+	json_decref(scratch);
+	if (r)
+		return RC_CONFIG;
+	for (int i = 0; i < c->n_option; i++)
+		if (!strcmp(c->option[i].probe, probe) && !strcmp(c->option[i].key, key))
+			return buf_why(why, RC_CONFIG, "%s: given twice", key);
+	if (c->n_option == CONF_MAX_OPTIONS)
+		return buf_why(why, RC_CONFIG, "more than %d probe options", CONF_MAX_OPTIONS);
+	c->option[c->n_option++] = (struct conf_option){ mem_strdup(probe), mem_strdup(key), mem_strdup(value) };
+	return 0;
+}
+
+static int conf_assign(struct conf *c, struct conf_at *at, const char *key, const char *value, struct buf *why)
+{
+	if (!at->section[0])
+		return buf_why(why, RC_CONFIG, "'%s' comes before the first [section]", key);
+	if (!strcmp(at->section, "numerics"))
+		return conf_numeric(c, key, value, why);
+	if (!strncmp(at->section, "probe.", 6))
+		return conf_option(c, at->section + 6, key, value, why);
+	for (int i = 0; i < CONF_COUNT; i++) {
+		if (strcmp(conf_table[i].section, at->section) != 0 || strcmp(conf_table[i].key, key) != 0)
+			continue;
+		if (at->seen[i])
+			return buf_why(why, RC_CONFIG, "%s: given twice", key);
+		at->seen[i] = true;
+		return conf_set(c, (enum conf_key)i, value, why);
+	}
+	return buf_why(why, RC_CONFIG, "unknown key '%s' in [%s]", key, at->section);
+}
+
+static int conf_section(struct conf_at *at, char *line, struct buf *why)
+{
+	size_t n = strlen(line);
+	bool known = false;
+
+	if (line[n - 1] != ']')
+		return buf_why(why, RC_CONFIG, "a section ends with ']'");
+	line[n - 1] = '\0';
+	line++;
+	for (int i = 0; i < CONF_COUNT; i++)
+		known |= !strcmp(conf_table[i].section, line);
+	known |= !strcmp(line, "numerics") || (!strncmp(line, "probe.", 6) && probe_exists(line + 6));
+	if (!known || strlen(line) >= sizeof at->section)
+		return buf_why(why, RC_CONFIG, "unknown section [%.64s]", line);
+	strcpy(at->section, line);
+	return 0;
+}
+
+static char *conf_trim(char *s)
+{
+	size_t n;
+
+	s += strspn(s, " \t\r");
+	n = strlen(s);
+	while (n > 0 && strchr(" \t\r", s[n - 1]))
+		s[--n] = '\0';
+	return s;
+}
+
+static int conf_line(struct conf *c, struct conf_at *at, char *line, struct buf *why)
+{
+	char *eq;
+
+	line = conf_trim(line);
+	if (!*line || *line == '#' || *line == ';')
+		return 0;
+	if (*line == '[')
+		return conf_section(at, line, why);
+	eq = strchr(line, '=');
+	if (!eq)
+		return buf_why(why, RC_CONFIG, "'%.64s' is not KEY = VALUE", line);
+	*eq = '\0';
+	return conf_assign(c, at, conf_trim(line), conf_trim(eq + 1), why);
+}
+
+int conf_parse(struct conf *c, const char *name, const char *text, size_t len, struct buf *why)
+{
+	struct conf_at at = { .name = name };
+	struct buf line = { 0 }, reason = { 0 };
+	int r = 0;
+
+	for (size_t i = 0; i < len && !r; at.line += !r) {
+		const char *nl = memchr(text + i, '\n', len - i);
+		size_t n = nl ? (size_t)(nl - text) - i : len - i;
+
+		buf_clear(&line);
+		buf_add(&line, text + i, n);
+		if (memchr(text + i, '\0', n))
+			r = buf_why(&reason, RC_CONFIG, "a NUL byte");
+		else
+			r = conf_line(c, &at, line.data, &reason);
+		i += n + 1;
+	}
+	if (r)
+		buf_why(why, r, "%s:%d: %s", name, at.line + 1, buf_str(&reason));
+	buf_fini(&line);
+	buf_fini(&reason);
+	return r;
+}
+
+int conf_load(struct conf *c, const char *path, struct buf *why)
+{
+	struct buf text = { 0 };
+	int r = mapfile_slurp(path, CONF_MAX_BYTES, &text, why);
+
+	if (!r)
+		r = conf_parse(c, path, buf_str(&text), text.len, why);
+	buf_fini(&text);
+	return r;
+}

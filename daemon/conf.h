@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * conf.h - the configuration: conf.def's keys, [numerics] and [probe.NAME], from a file and from flags.
+ * Threads: control. Locks: none. */
+#ifndef DAEMON_CONF_H
+#define DAEMON_CONF_H
+
+#include "engine/base/buf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define CONF_MAX_BYTES (1u << 20)
+#define CONF_MAX_OPTIONS 256 /* [probe.NAME] keys in all */
+#define CONF_MAX_NUMERICS 64
+
+enum conf_key {
+#define CONF(section, key, kind, low, high, def, when, text) CONF_##key,
+#include "daemon/conf.def"
+#undef CONF
+	CONF_COUNT
+};
+
+enum conf_when { CONF_LIVE, CONF_RESTART };
+
+struct conf_row {
+	const char *section, *key, *def, *text;
+	int kind;
+	long long low, high;
+	enum conf_when when;
+};
+extern const struct conf_row conf_table[CONF_COUNT];
+
+struct conf_option {
+	char *probe, *key, *value;
+};
+
+/* Values are checked texts; start with conf_init(). */
+struct conf {
+	char *value[CONF_COUNT];
+	bool given[CONF_COUNT];           /* not the default */
+	char *numeric[CONF_MAX_NUMERICS]; /* by row of numerics_table; NULL: not given */
+	struct conf_option option[CONF_MAX_OPTIONS];
+	int n_option;
+};
+
+void conf_init(struct conf *c);
+void conf_fini(struct conf *c);
+/* RC_CONFIG; why names key, value and what is allowed. */
+int conf_set(struct conf *c, enum conf_key key, const char *value, struct buf *why);
+/* Adds a file's settings. RC_CONFIG, -errno; why begins with "file:line: ". c may be half changed after an error. */
+int conf_load(struct conf *c, const char *path, struct buf *why);
+int conf_parse(struct conf *c, const char *name, const char *text, size_t len, struct buf *why);
+
+const char *conf_text(const struct conf *c, enum conf_key key);
+/* Of an INT, SIZE or MODE. */
+long long conf_int(const struct conf *c, enum conf_key key);
+/* ADDR:PORT in its parts; [::1]:80 loses its brackets. RC_CONFIG. */
+int conf_split_listen(const char *text, char addr[64], int *ret_port, struct buf *why);
+
+#endif

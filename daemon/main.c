@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ * main.c - dsv4d's command line.
+ * Threads: main. Locks: none. */
+#include "daemon/daemon.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Flags that set a configuration key, and the others: MAIN_FLAG(name, key or -1, argument, text). */
+#define MAIN_FLAGS \
+	MAIN_FLAG("config", -1, "FILE", "configuration file [" DSV4_SYSCONFDIR "/dsv4d/dsv4d.conf]") \
+	MAIN_FLAG("model", CONF_model, "DIR", "directory of the model's files") \
+	MAIN_FLAG("listen", CONF_listen, "ADDR:PORT", "where HTTP is served [127.0.0.1:8420]") \
+	MAIN_FLAG("control", CONF_control, "PATH", "socket of dsv4ctl [/run/dsv4d/control]") \
+	MAIN_FLAG("state", CONF_state, "DIR", "directory for what outlives a restart [/var/lib/dsv4d]") \
+	MAIN_FLAG("threads", CONF_threads, "N", "threads that compute [one per CPU]") \
+	MAIN_FLAG("log-level", CONF_log_level, "LEVEL", "err, warn, notice, info or debug [info]") \
+	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end") \
+	MAIN_FLAG("test", -1, NULL, "check the configuration, then end (also -t)") \
+	MAIN_FLAG("help", -1, NULL, "this text") \
+	MAIN_FLAG("version", -1, NULL, "the version")
+
+static const struct main_flag {
+	const char *name;
+	int key;
+	const char *arg, *text;
+} main_flags[] = {
+#define MAIN_FLAG(name, key, arg, text) { name, key, arg, text },
+	MAIN_FLAGS
+#undef MAIN_FLAG
+};
+#define MAIN_N_FLAGS (int)mem_countof(main_flags)
+
+struct main_args {
+	struct daemon_flags flags;
+	const char *inspect;
+	bool test, help, version;
+};
+
+static void main_help(void)
+{
+	printf("usage: dsv4d [FLAGS]\n\nServes a DeepSeek-V4-Flash checkpoint over HTTP; dsv4ctl controls it.\n\n");
+	for (int i = 0; i < MAIN_N_FLAGS; i++) {
+		const struct main_flag *f = &main_flags[i];
+
+		printf("  --%s%s%-*s %s\n", f->name, f->arg ? " " : "",
+		       (int)(20 - strlen(f->name) - (f->arg != NULL)), f->arg ? f->arg : "", f->text);
+	}
+	printf("\nExit status: 0 ended as asked, 1 error, 2 usage, 69 model unavailable, 75 socket or port in use, "
+	       "78 bad configuration.\n");
+}
+
+static void main_set(struct main_args *a, const struct main_flag *f, const char *value)
+{
+	if (f->key >= 0)
+		a->flags.value[f->key] = value;
+	else if (!strcmp(f->name, "config"))
+		a->flags.config = value;
+	else if (!strcmp(f->name, "inspect"))
+		a->inspect = value;
+	a->test |= !strcmp(f->name, "test");
+	a->help |= !strcmp(f->name, "help");
+	a->version |= !strcmp(f->name, "version");
+}
+
+/* False for a usage error; getopt has then said what is wrong. */
+static bool main_parse(int argc, char **argv, struct main_args *a)
+{
+	struct option o[MAIN_N_FLAGS + 1] = { 0 };
+	int c, i;
+
+	for (i = 0; i < MAIN_N_FLAGS; i++)
+		o[i] = (struct option){ main_flags[i].name, main_flags[i].arg ? required_argument : no_argument, NULL, 0 };
+	while ((c = getopt_long(argc, argv, "th", o, &i)) != -1) {
+		if (c == '?')
+			return false;
+		a->test |= c == 't';
+		a->help |= c == 'h';
+		if (c == 0)
+			main_set(a, &main_flags[i], optarg);
+	}
+	if (optind < argc) {
+		fprintf(stderr, "dsv4d: unexpected argument '%s'\n", argv[optind]);
+		return false;
+	}
+	return true;
+}
+
+static int main_test(const struct main_args *a)
+{
+	struct conf c;
+	struct buf why = { 0 };
+
+	if (daemon_configure(&a->flags, &c, &why)) {
+		fprintf(stderr, "dsv4d: %s\n", buf_str(&why));
+		buf_fini(&why);
+		return DAEMON_CONFIG;
+	}
+	printf("%s: ok\n", daemon_config_path(&a->flags));
+	conf_fini(&c);
+	return DAEMON_OK;
+}
+
+static int main_inspect(const char *dir)
+{
+	struct buf out = { 0 }, why = { 0 };
+	int r = inspect_describe(dir, &out, &why);
+
+	fputs(buf_str(&out), stdout);
+	if (r)
+		fprintf(stderr, "dsv4d: %s\n", why.len ? buf_str(&why) : rc_text(r));
+	buf_fini(&out);
+	buf_fini(&why);
+	return r ? DAEMON_UNAVAILABLE : DAEMON_OK;
+}
+
+int main(int argc, char **argv)
+{
+	struct main_args a = { 0 };
+
+	if (!main_parse(argc, argv, &a)) {
+		fprintf(stderr, "Try 'dsv4d --help'.\n");
+		return DAEMON_USAGE;
+	}
+	if (a.help) {
+		main_help();
+		return DAEMON_OK;
+	}
+	if (a.version) {
+		printf("dsv4d %s\n", PACKAGE_VERSION);
+		return DAEMON_OK;
+	}
+	if (a.inspect)
+		return main_inspect(a.inspect);
+	return a.test ? main_test(&a) : daemon_run(&a.flags);
+}

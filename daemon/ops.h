@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * ops.h - the ops thread: one slow job at a time, off the control thread.
+ * Threads: control submits and gets the results; ops runs. Lock: ops. */
+#ifndef DAEMON_OPS_H
+#define DAEMON_OPS_H
+
+#include "daemon/loop.h"
+#include "engine/base/list.h"
+
+#include <stdatomic.h>
+
+#define OPS_MAX_QUEUED 16
+
+struct ops;
+
+/* Embed in the job's own struct. After ops_submit() the job belongs to ops until done() is called. */
+struct ops_job {
+	void (*run)(struct ops_job *j);  /* on the ops thread; may block on anything */
+	void (*done)(struct ops_job *j); /* on the control thread; may free the job */
+	atomic_bool cancel;              /* set by the control thread; run() looks when it can */
+	struct list node;
+};
+
+/* A message from run() to the control thread; embed, fill fn, ops_post(). */
+struct ops_note {
+	void (*fn)(struct ops_note *n);  /* on the control thread; frees the note */
+	struct list node;
+};
+
+/* -errno. */
+int ops_open(struct ops **ret_o, struct loop *l);
+/* Waits for the running job; queued ones are cancelled and done() is called for all. */
+void ops_close(struct ops **o);
+/* RC_BUSY when OPS_MAX_QUEUED wait. */
+int ops_submit(struct ops *o, struct ops_job *j);
+void ops_post(struct ops *o, struct ops_note *n);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ * reload.c - reads the configuration again: all or nothing, live keys at once, the others named.
+ * Threads: control. Locks: none. */
+#include "daemon/daemon.h"
+#include "engine/base/log.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool reload_same(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+/* A key counts as changed when the file says something else than at the last load: what an operator set live
+ * stays until the file's own value changes. */
+static void reload_keys(struct daemon *d, struct conf *next, json_t *changed, json_t *restart)
+{
+	for (int i = 0; i < CONF_COUNT; i++) {
+		bool live = conf_table[i].when == CONF_LIVE;
+		char *old = d->conf.value[i];
+
+		if (reload_same(old, next->value[i]))
+			continue;
+		json_array_append_new(live ? changed : restart, json_string(conf_table[i].key));
+		if (!live)
+			continue;
+		d->conf.value[i] = next->value[i];
+		next->value[i] = old;
+	}
+}
+
+static int reload_numerics(struct daemon *d, struct conf *next, json_t *changed, struct buf *why)
+{
+	struct numerics def;
+	int r = 0;
+
+	numerics_init(&def, NUMERICS_NATIVE, d->engine ? engine_config(d->engine)->index_topk : 1);
+	for (int i = 0; i < numerics_count && !r; i++) {
+		const struct numerics_row *row = &numerics_table[i];
+		char *old = d->conf.numeric[i], text[32];
+		const char *value = next->numeric[i] ? next->numeric[i] : numerics_get(&def, row, text);
+
+		if (reload_same(old, next->numeric[i]))
+			continue;
+		if (d->engine)
+			r = engine_numerics_set(d->engine, row->name, value, why);
+		if (r)
+			break;
+		json_array_append_new(changed, json_string(row->name));
+		d->conf.numeric[i] = next->numeric[i];
+		next->numeric[i] = old;
+	}
+	return r;
+}
+
+static bool reload_options_same(const struct conf *a, const struct conf *b)
+{
+	if (a->n_option != b->n_option)
+		return false;
+	for (int i = 0; i < a->n_option; i++)
+		if (strcmp(a->option[i].probe, b->option[i].probe) || strcmp(a->option[i].key, b->option[i].key) ||
+		    strcmp(a->option[i].value, b->option[i].value))
+			return false;
+	return true;
+}
+
+static void reload_options(struct daemon *d, struct conf *next, json_t *changed)
+{
+	struct conf_option old[CONF_MAX_OPTIONS];
+	int n = d->conf.n_option;
+
+	if (reload_options_same(&d->conf, next))
+		return;
+	json_array_append_new(changed, json_string("probe options"));
+	memcpy(old, d->conf.option, sizeof old);
+	memcpy(d->conf.option, next->option, sizeof old);
+	memcpy(next->option, old, sizeof old);
+	d->conf.n_option = next->n_option;
+	next->n_option = n;
+}
+
+static void reload_log(json_t *changed, json_t *restart)
+{
+	char *a = json_dumps(changed, JSON_COMPACT), *b = json_dumps(restart, JSON_COMPACT);
+
+	log_event(LOG_LV_NOTICE, "reloaded", "changed=%s restart=%s", LOGQ(a ? a : ""), LOGQ(b ? b : ""));
+	free(a);
+	free(b);
+}
+
+int daemon_reload(struct daemon *d, json_t **ret_changed, json_t **ret_restart, struct buf *why)
+{
+	json_t *changed, *restart;
+	struct conf next;
+	enum log_level level;
+	char *was;
+	int r = daemon_configure(d->flags, &next, why);
+
+	if (r)
+		return r;
+	changed = json_array();
+	restart = json_array();
+	/* Numerics first: they alone can fail, by a limit of the model. */
+	r = reload_numerics(d, &next, changed, why);
+	if (!r) {
+		was = d->conf.value[CONF_log_level];
+		reload_keys(d, &next, changed, restart);
+		if (d->conf.value[CONF_log_level] != was) {
+			must_zero(log_parse_level(conf_text(&d->conf, CONF_log_level), &level));
+			log_set_level(level);
+		}
+		reload_options(d, &next, changed);
+		reload_log(changed, restart);
+		*ret_changed = changed;
+		*ret_restart = restart;
+	} else {
+		json_decref(changed);
+		json_decref(restart);
+	}
+	conf_fini(&next);
+	return r;
+}

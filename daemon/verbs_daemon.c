@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ * verbs_daemon.c - io.dsv4.Daemon: status, life cycle, logging. (Wait is in wait.c.)
+ * Threads: control. Locks: none. */
+#include "daemon/daemon.h"
+#include "daemon/verbs.h"
+#include "engine/base/log.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static void status_set(json_t *o, const char *key, json_t *value)
+{
+	must(json_object_set_new(o, key, value) == 0);
+}
+
+/* What the configuration says and the process is. */
+static json_t *status_process(struct call *c)
+{
+	struct daemon *d = c->daemon;
+
+	return json_pack("{s:s, s:s, s:i, s:f, s:o, s:s, s:s, s:s, s:s, s:s}", "state",
+			 daemon_state_name(daemon_state(d)), "version", PACKAGE_VERSION, "pid", (int)getpid(), "uptime_s",
+			 (double)(loop_now() - d->started) / 1000, "model_dir",
+			 varlink_string(conf_text(&d->conf, CONF_model), strlen(conf_text(&d->conf, CONF_model))), "control",
+			 conf_text(&d->conf, CONF_control), "config", daemon_config_path(d->flags), "log_level",
+			 log_level_name(log_get_level()), "http", d->http ? http_address(d->http) : "", "level",
+			 verb_level_name(c->peer.level));
+}
+
+static void status_engine(struct daemon *d, json_t *o)
+{
+	struct engine_status s = { 0 };
+	struct kset *ks = NULL;
+
+	if (d->engine) {
+		engine_status(d->engine, &s);
+		ks = engine_kset(d->engine);
+	}
+	status_set(o, "model", json_string(d->engine ? engine_model_name(d->engine) : ""));
+	status_set(o, "max_context", json_integer(d->engine ? engine_max_context(d->engine) : 0));
+	status_set(o, "threads", json_integer(s.n_threads));
+	status_set(o, "kernels", json_string(ks ? kset_name(ks) : ""));
+	status_set(o, "kernels_generation", json_integer(ks ? (json_int_t)kset_generation(ks) : 0));
+	if (ks)
+		kset_unpin(&ks);
+	status_set(o, "epoch", json_integer((json_int_t)s.epoch));
+	status_set(o, "steps", json_integer((json_int_t)s.steps));
+	status_set(o, "step_age_s", json_real(s.step_age));
+	status_set(o, "state_bytes", json_integer((json_int_t)s.state_bytes));
+	status_set(o, "requests", json_pack("{s:i, s:i, s:I, s:I, s:I, s:I}", "running", s.running, "queued", s.queued,
+					    "submitted", (json_int_t)s.requests, "finished", (json_int_t)s.finished,
+					    "cancelled", (json_int_t)s.cancelled, "errors", (json_int_t)s.errors));
+	status_set(o, "tokens", json_pack("{s:I, s:I, s:I}", "prompt", (json_int_t)s.prompt_tokens, "cached",
+					  (json_int_t)s.cached_tokens, "generated", (json_int_t)s.generated_tokens));
+	if (s.failed)
+		status_set(o, "error", varlink_string(s.why_failed, strlen(s.why_failed)));
+}
+
+int verb_status(struct call *c, json_t **ret_reply, struct buf *why)
+{
+	json_t *o = status_process(c);
+
+	(void)why;
+	must(o != NULL);
+	status_engine(c->daemon, o);
+	*ret_reply = o;
+	return 0;
+}
+
+static json_t *daemon_load_reply(struct daemon *d)
+{
+	int running, queued;
+
+	daemon_load(d, &running, &queued);
+	return json_pack("{s:i, s:i}", "running", running, "queued", queued);
+}
+
+int verb_reload(struct call *c, json_t **ret_reply, struct buf *why)
+{
+	json_t *changed, *restart;
+	int r = daemon_reload(c->daemon, &changed, &restart, why);
+
+	if (!r)
+		*ret_reply = json_pack("{s:o, s:o}", "changed", changed, "restart", restart);
+	return r;
+}
+
+int verb_drain(struct call *c, json_t **ret_reply, struct buf *why)
+{
+	int r = daemon_need_engine(c->daemon, why);
+
+	if (r)
+		return r;
+	engine_drain(c->daemon->engine);
+	*ret_reply = daemon_load_reply(c->daemon);
+	return 0;
+}
+
+int verb_resume(struct call *c, json_t **ret_reply, struct buf *why)
+{
+	int r = daemon_need_engine(c->daemon, why);
+
+	(void)ret_reply;
+	if (r)
+		return r;
+	if (c->daemon->stopping)
+		return buf_why(why, RC_DRAINING, "the daemon is stopping");
+	engine_resume(c->daemon->engine);
+	return 0;
+}
+
+int verb_stop(struct call *c, json_t **ret_reply, struct buf *why)
+{
+	(void)why;
+	*ret_reply = daemon_load_reply(c->daemon);
+	daemon_stop(c->daemon, call_flag(c, "now"));
+	return 0;
+}
+
+int verb_log_level(struct call *c, json_t **ret_reply, struct buf *why)
+{
+	enum log_level old = log_get_level(), level;
+
+	(void)why;
+	must_zero(log_parse_level(call_string(c, "level", ""), &level));
+	log_set_level(level);
+	*ret_reply = json_pack("{s:s, s:s}", "level", log_level_name(level), "previous", log_level_name(old));
+	return 0;
+}
