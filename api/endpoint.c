@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,7 +24,8 @@ static int endpoint_parse(const char *address, struct addrinfo **ret_ai, struct 
 	char host[ENDPOINT_MAX];
 	int r;
 
-	if (n == 0 || n >= sizeof host || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1))
+	if (n == 0 || n >= sizeof host || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+	    strlen(colon + 1) > 5 || atoi(colon + 1) > 65535)
 		return buf_why(why, RC_INVALID, "listen address \"%s\": expected ADDR:PORT or [ADDR6]:PORT", address);
 	if (address[0] == '[' && address[n - 1] == ']' && n > 2)
 		snprintf(host, sizeof host, "%.*s", (int)n - 2, address + 1);

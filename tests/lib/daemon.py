@@ -6,8 +6,6 @@
         status, headers, body = d.http("GET", "/v1/models")
         code, out, err = d.ctl("status", "--json")
 """
-import http.client
-import json
 import os
 import select
 import shutil
@@ -17,26 +15,10 @@ import subprocess
 import sys
 import tempfile
 
-SRC = os.path.abspath(os.environ.get("top_srcdir") or os.path.join(os.path.dirname(__file__), "..", ".."))
-BUILD = os.path.abspath(os.environ.get("top_builddir") or os.path.join(SRC, "build"))
-SKIP = 77
+from client import BUILD, SRC, Client
 
 
-def skip(reason):
-    """Ends the test as automake's "skipped"."""
-    print("skipped:", reason)
-    sys.exit(SKIP)
-
-
-def need(module):
-    """Imports a module that is not in the standard library, or skips the test."""
-    try:
-        return __import__(module)
-    except ImportError:
-        skip(f"python lacks the package {module}")
-
-
-class Daemon:
+class Daemon(Client):
     """One daemon; arguments are extra command-line flags. `args` may repeat --model or --listen to override them."""
 
     def __init__(self, *args, program=None, model=None, env=None, timeout=60):
@@ -50,10 +32,6 @@ class Daemon:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.port}"
 
     def start(self):
         command = [self.program, "--model", self.model, "--listen", f"127.0.0.1:{self.port}",
@@ -120,33 +98,6 @@ class Daemon:
         finally:
             self.kill()
             shutil.rmtree(self.dir, ignore_errors=True)
-
-    # ---- as a client ----
-
-    def http(self, method, path, body=None, headers=None, timeout=60):
-        """One request on its own connection: (status, lower-case headers, body as JSON where it is, else bytes)."""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
-        try:
-            h = dict(headers or {})
-            if body is not None and not isinstance(body, (bytes, str)):
-                body = json.dumps(body)
-            if body is not None:
-                h.setdefault("Content-Type", "application/json")
-            c.request(method, path, body, h)
-            r = c.getresponse()
-            data = r.read()
-            found = {k.lower(): v for k, v in r.getheaders()}
-            if "json" in found.get("content-type", "") and data:
-                data = json.loads(data)
-            return r.status, found, data
-        finally:
-            c.close()
-
-    def openai(self, **kw):
-        openai = need("openai")
-        kw.setdefault("max_retries", 0)
-        kw.setdefault("timeout", 60)
-        return openai.OpenAI(base_url=self.url + "/v1", api_key="unused", **kw)
 
     def ctl(self, *args, timeout=60):
         """Runs dsv4ctl: (exit code, standard output, standard error)."""

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * fake_engine.h - stands in for the engine at link time: generations follow a script in the last message.
+ * Threads: one per generation; the test's own. Lock: fake (everything). */
+#ifndef TESTS_HTTP_FAKE_ENGINE_H
+#define TESTS_HTTP_FAKE_ENGINE_H
+
+#include "engine/engine.h"
+
+/* A script is "step|step|...", each a letter and its argument:
+ *   rTEXT reasoning   cTEXT content   bNAME begin a call   aTEXT its arguments   e end it   lID a token's logprob
+ *   L the same, of reasoning   *N repeat the previous step N more times   w wait for fake_engine_release() or a cancel
+ *   s finish stop   n finish length   t finish tool_calls   i finish length, incomplete_tool_call
+ *   xTEXT finish with RC_KERNEL   y finish cancelled by the operator
+ * and, as the first step, refusals by engine_submit: Q busy, D draining, P context, IPATH invalid.
+ * A script that ends without a finish stops. Text "\\0" gives a NUL byte. */
+struct engine *fake_engine_open(const char *model_dir);
+void fake_engine_close(struct engine **e);
+/* Lets one "w" go on, now or later. */
+void fake_engine_release(struct engine *e);
+/* Waits until exactly n generations are live (not unref'd). */
+void fake_engine_wait_live(struct engine *e, int n);
+void fake_engine_counts(struct engine *e, int *ret_submitted, int *ret_cancelled);
+void fake_engine_set(struct engine *e, const struct engine_status *s);
+/* What the last engine_submit() was given, as JSON; the caller owns it. */
+json_t *fake_engine_last(struct engine *e);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * fake_server.c - the HTTP front on the fake engine, led by commands on standard input.
+ * Threads: main and those of the server and the fake. */
+#include "api/http.h"
+#include "engine/base/log.h"
+#include "engine/base/must.h"
+#include "tests/http/fake_engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* fake_server MODEL_DIR MAX_BODY KEEP_ALIVE_SECONDS THREADS; prints its address, then answers each command with a
+ * line: tick | release | wait-live N | counts | last | drain | fail TEXT | stall SECONDS | well | stop. */
+static void fake_server_status(struct engine *e, const char *word, const char *arg)
+{
+	struct engine_status s = { 0 };
+
+	if (!strcmp(word, "drain"))
+		s.draining = 1;
+	else if (!strcmp(word, "fail"))
+		s.failed = 1;
+	else if (!strcmp(word, "stall"))
+		s.running = 1;
+	s.step_age = atof(arg);
+	snprintf(s.why_failed, sizeof s.why_failed, "%s", arg);
+	fake_engine_set(e, &s);
+	puts("ok");
+}
+
+static void fake_server_command(struct engine *e, struct http **h, const char *word, const char *arg)
+{
+	int submitted, cancelled;
+	json_t *last;
+
+	if (!strcmp(word, "tick")) {
+		http_tick(*h);
+		puts("ok");
+	} else if (!strcmp(word, "release")) {
+		fake_engine_release(e);
+		puts("ok");
+	} else if (!strcmp(word, "wait-live")) {
+		fake_engine_wait_live(e, atoi(arg));
+		puts("ok");
+	} else if (!strcmp(word, "counts")) {
+		fake_engine_counts(e, &submitted, &cancelled);
+		printf("%d %d\n", submitted, cancelled);
+	} else if (!strcmp(word, "last")) {
+		last = fake_engine_last(e);
+		json_dumpf(last, stdout, JSON_COMPACT);
+		puts("");
+		json_decref(last);
+	} else if (!strcmp(word, "stop")) {
+		http_stop(h);
+		puts("ok");
+	} else {
+		fake_server_status(e, word, arg);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct http_options o = { .listen = "127.0.0.1:0", .version = "0.0-test" };
+	struct engine *e;
+	struct http *h;
+	struct buf why = { 0 };
+	char line[256], word[32], arg[200];
+
+	must(argc == 5);
+	o.max_body = (size_t)atol(argv[2]);
+	o.keep_alive = atof(argv[3]);
+	o.threads = atoi(argv[4]);
+	e = fake_engine_open(argv[1]);
+	if (http_start(&o, e, &h, &why)) {
+		fprintf(stderr, "%s\n", buf_str(&why));
+		return 1;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	puts(http_address(h));
+	while (fgets(line, sizeof line, stdin)) {
+		arg[0] = '\0';
+		if (sscanf(line, "%31s %199[^\n]", word, arg) > 0)
+			fake_server_command(e, &h, word, arg);
+	}
+	http_stop(&h);
+	fake_engine_close(&e);
+	buf_fini(&why);
+	return 0;
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""The HTTP front on an engine that follows scripts (tests/http/fake_engine.h), led by commands.
+
+    with Fake() as f:
+        events = list(f.stream(chat("rThinking|cHello|s")))
+        f.command("tick")
+"""
+import os
+import subprocess
+
+from client import BUILD, SRC, Client
+
+
+def chat(script, **fields):
+    """A chat body whose last message is the script."""
+    return {"messages": [{"role": "user", "content": script}], **fields}
+
+
+class Fake(Client):
+    def __init__(self, max_body=1 << 20, keep_alive=1000.0, threads=2):
+        command = [os.path.join(BUILD, "tests", "http", "fake_server"), os.path.join(SRC, "etc", "tiny"),
+                   str(max_body), str(keep_alive), str(threads)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.port = int(self.process.stdout.readline().rpartition(":")[2])
+
+    def command(self, line):
+        self.process.stdin.write(line + "\n")
+        return self.process.stdout.readline().rstrip("\n")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.process.stdin.close()
+        code = self.process.wait(60)
+        self.process.stdout.close()
+        if kind is None and code != 0:
+            raise RuntimeError(f"the server ended with status {code}")
