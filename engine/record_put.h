@@ -38,6 +38,8 @@ struct ring *ring_new(int max_finished, size_t max_bytes);
 void ring_free(struct ring **g);
 /* Takes a reference of its own; running records are never evicted. */
 void ring_put(struct ring *g, struct record *r);
+/* Undoes ring_put, for a request that was refused after all. */
+void ring_remove(struct ring *g, struct record *r);
 /* From now on the record counts, and may be evicted; the oldest finished go first. Called once per record put. */
 void ring_finished(struct ring *g, struct record *r);
 /* See engine_records and engine_record. */

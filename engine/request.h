@@ -43,7 +43,7 @@ struct request {
 	int32_t next;              /* the token to feed when decoding */
 	int max_out;
 	bool max_is_context;       /* max_out is what fits, not what was asked for */
-	bool ignore_eos;
+	bool ignore_eos, logprobs;
 	struct gen_usage usage;
 	struct sampler *sampler;
 	struct completion *parser;

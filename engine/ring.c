@@ -89,20 +89,28 @@ static struct ring_entry *ring_evict(struct ring *g)
 	return e;
 }
 
-static void ring_end(struct ring *g, struct record *r, size_t bytes)
+/* Of a record that was put and has not finished; such are near the end. */
+static struct ring_entry *ring_running(struct ring *g, const struct record *r)
 {
+	struct list *at = g->entries.prev;
+
 	must(lock_held(&g->lock));
-	list_each(e, &g->entries, struct ring_entry, by_age) {
-		if (e->record != r)
-			continue;
-		must(list_empty(&e->by_end));
-		list_put(&g->ended, &e->by_end);
-		e->bytes = bytes;
-		g->bytes += bytes;
-		g->n_ended++;
-		return;
-	}
-	must(!"a record that was put");
+	while (at != &g->entries && list_entry(at, struct ring_entry, by_age)->record != r)
+		at = at->prev;
+	must(at != &g->entries);
+	must(list_empty(&list_entry(at, struct ring_entry, by_age)->by_end));
+	return list_entry(at, struct ring_entry, by_age);
+}
+
+void ring_remove(struct ring *g, struct record *r)
+{
+	struct ring_entry *e;
+
+	lock_take(&g->lock);
+	e = ring_running(g, r);
+	list_del(&e->by_age);
+	lock_drop(&g->lock);
+	ring_entry_free(e);
 }
 
 void ring_finished(struct ring *g, struct record *r)
@@ -113,7 +121,11 @@ void ring_finished(struct ring *g, struct record *r)
 
 	list_init(&gone);
 	lock_take(&g->lock);
-	ring_end(g, r, bytes);
+	e = ring_running(g, r);
+	list_put(&g->ended, &e->by_end);
+	e->bytes = bytes;
+	g->bytes += bytes;
+	g->n_ended++;
 	while ((e = ring_evict(g)))
 		list_put(&gone, &e->by_age);
 	lock_drop(&g->lock);

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT
+ * engine.c - the callers' side of the engine: open and close, submit, live control, status, the ring.
+ * Threads: any. Lock: engine. */
+#include "engine/engine.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/engine_priv.h"
+#include "engine/inspect.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ENGINE_PREFILL_CHUNK 512
+#define ENGINE_MAX_RUNNING 64
+#define ENGINE_MAX_QUEUED 256
+#define ENGINE_RING_REQUESTS 256
+#define ENGINE_RING_BYTES ((size_t)64 << 20)
+
+long long engine_now_ns(void)
+{
+	struct timespec t;
+
+	must_zero(clock_gettime(CLOCK_MONOTONIC, &t));
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* ---- open and close ---- */
+
+/* The directory's last component; "." and ".." are resolved first. */
+static char *engine_dir_name(const char *dir)
+{
+	char *real = realpath(dir, NULL), *name;
+	const char *slash = real ? strrchr(real, '/') : NULL;
+
+	name = mem_strdup(slash && slash[1] ? slash + 1 : dir);
+	free(real);
+	return name;
+}
+
+static size_t engine_default_state(void)
+{
+	long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	/* Free pages alone are too few on a machine that caches files: half of all memory is a bound, not a promise. */
+	pages = sysconf(_SC_PHYS_PAGES) > pages ? sysconf(_SC_PHYS_PAGES) : pages;
+	return (size_t)pages * (size_t)size / 2;
+}
+
+static int engine_open_files(struct engine *e, const struct engine_options *o, struct buf *why)
+{
+	struct buf path = { 0 };
+	int rc = model_open(o->model_dir, &e->model, why);
+
+	if (rc)
+		return rc;
+	buf_printf(&path, "%s/tokenizer.json", o->model_dir);
+	rc = tokenizer_open(buf_str(&path), &e->tokenizer, why);
+	buf_fini(&path);
+	if (rc == 0 && tokenizer_vocab(e->tokenizer) > e->model->config->vocab_size)
+		rc = buf_why(why, RC_MODEL, "tokenizer.json: %d tokens, config.json: vocab_size %d",
+			     tokenizer_vocab(e->tokenizer), e->model->config->vocab_size);
+	return rc;
+}
+
+static int engine_env_init(struct engine *e, const struct engine_options *o, struct buf *why)
+{
+	struct request_env *env = &e->env;
+	int own = e->model->config->max_context;
+
+	if (o->max_context < 0 || o->max_context > own)
+		return buf_why(why, RC_INVALID, "max_context %d is outside 1 to %d, the model's own limit", o->max_context, own);
+	env->model = e->model;
+	env->tokenizer = e->tokenizer;
+	env->max_context = o->max_context ? o->max_context : own;
+	env->max_state = o->state_bytes ? o->state_bytes : engine_default_state();
+	env->think = tokenizer_added(e->tokenizer, "<think>");
+	env->think_end = tokenizer_added(e->tokenizer, "</think>");
+	return 0;
+}
+
+static void engine_wake(void *arg)
+{
+	struct engine *e = arg;
+
+	lock_take(&e->lock);
+	e->woken = true;
+	must_zero(pthread_cond_signal(&e->cond));
+	lock_drop(&e->lock);
+}
+
+/* With max_context known: everything that computes. */
+static int engine_open_machinery(struct engine *e, const struct engine_options *o, struct buf *why)
+{
+	int rc = pool_new(o->n_threads, &e->pool);
+
+	if (rc)
+		return buf_why(why, rc, "cannot start %d threads", o->n_threads);
+	rc = kset_build(NULL, 0, &e->kset, why);
+	if (rc)
+		return rc;
+	rc = sampler_work_new(e->model->config->vocab_size, &e->work);
+	if (rc)
+		return buf_why(why, rc, "no memory to sample from %d tokens", e->model->config->vocab_size);
+	numerics_init(&e->numerics, NUMERICS_NATIVE, e->model->config->index_topk);
+	e->forward = forward_new(e->model, e->pool);
+	e->ring = ring_new(o->ring_requests ? o->ring_requests : ENGINE_RING_REQUESTS,
+			   o->ring_bytes ? o->ring_bytes : ENGINE_RING_BYTES);
+	e->max_queued = o->max_queued ? o->max_queued : ENGINE_MAX_QUEUED;
+	return 0;
+}
+
+static int engine_check_options(const struct engine_options *o, struct buf *why)
+{
+#define ENGINE_NOT_NEGATIVE(field) \
+	if (o->field < 0) \
+		return buf_why(why, RC_INVALID, #field ": %d is negative", o->field);
+	ENGINE_NOT_NEGATIVE(n_threads)
+	ENGINE_NOT_NEGATIVE(prefill_chunk)
+	ENGINE_NOT_NEGATIVE(max_running)
+	ENGINE_NOT_NEGATIVE(max_queued)
+	ENGINE_NOT_NEGATIVE(ring_requests)
+#undef ENGINE_NOT_NEGATIVE
+	return 0;
+}
+
+int engine_open(const struct engine_options *o, struct engine **ret_e, struct buf *why)
+{
+	struct engine *e;
+	int rc = engine_check_options(o, why);
+
+	if (rc)
+		return rc;
+	e = mem_new(sizeof *e);
+	lock_init(&e->lock, "engine");
+	lock_cond_init(&e->cond);
+	list_init(&e->incoming);
+	list_init(&e->live);
+	scheduler_init(&e->sched, o->prefill_chunk ? o->prefill_chunk : ENGINE_PREFILL_CHUNK,
+		       o->max_running ? o->max_running : ENGINE_MAX_RUNNING);
+	e->items = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->items);
+	e->count.epoch = 1;
+	e->env.wake = engine_wake;
+	e->env.wake_arg = e;
+	e->name = o->model_name ? mem_strdup(o->model_name) : engine_dir_name(o->model_dir);
+	rc = engine_open_files(e, o, why);
+	rc = rc ? rc : engine_env_init(e, o, why);
+	rc = rc ? rc : engine_open_machinery(e, o, why);
+	if (rc == 0 && (rc = -pthread_create(&e->thread, NULL, engine_thread_main, e)) != 0)
+		rc = buf_why(why, rc, "cannot start the engine thread");
+	if (rc) {
+		engine_close(&e);
+		return rc;
+	}
+	e->started = true;
+	*ret_e = e;
+	return 0;
+}
+
+void engine_close(struct engine **pe)
+{
+	struct engine *e = *pe;
+
+	if (!e)
+		return;
+	*pe = NULL;
+	if (e->started) {
+		lock_take(&e->lock);
+		e->stopping = true;
+		must_zero(pthread_cond_signal(&e->cond));
+		lock_drop(&e->lock);
+		must_zero(pthread_join(e->thread, NULL));
+	}
+	must(list_empty(&e->live));
+	scheduler_fini(&e->sched);
+	ring_free(&e->ring);
+	free(e->logits);
+	free(e->items);
+	forward_free(&e->forward);
+	sampler_work_free(&e->work);
+	if (e->kset)
+		kset_unpin(&e->kset);
+	pool_free(&e->pool);
+	tokenizer_free(&e->tokenizer);
+	model_free(&e->model);
+	must_zero(pthread_cond_destroy(&e->cond));
+	lock_fini(&e->lock);
+	free(e->name);
+	free(e);
+}
+
+const char *engine_model_name(const struct engine *e)
+{
+	return e->name;
+}
+
+const struct model_config *engine_config(const struct engine *e)
+{
+	return e->model->config;
+}
+
+const struct tokenizer *engine_tokenizer(const struct engine *e)
+{
+	return e->tokenizer;
+}
+
+int engine_max_context(const struct engine *e)
+{
+	return e->env.max_context;
+}
+
+void engine_describe(const struct engine *e, struct buf *out)
+{
+	struct buf why = { 0 };
+
+	if (inspect_checkpoint(e->model->weights->checkpoint, false, out, &why))
+		buf_printf(out, "%s\n", buf_str(&why));
+	buf_fini(&why);
+}
+
+void gen_sampling_init(const struct engine *e, struct gen_sampling *s)
+{
+	const struct model_config *c = e->model->config;
+
+	s->temperature = c->do_sample ? c->temperature : 0;
+	s->top_p = c->top_p;
+	s->repetition_penalty = 1;
+}
+
+/* ---- submitting ---- */
+
+/* May a request be queued now? Under the lock. */
+static int engine_admits(const struct engine *e, struct buf *why)
+{
+	const struct engine_status *s = &e->count;
+
+	must(lock_held(&e->lock));
+	if (s->failed)
+		return buf_why(why, RC_NOT_READY, "the engine has stopped: %s", s->why_failed);
+	if (s->draining)
+		return buf_why(why, RC_DRAINING, "the server is shutting down");
+	if (s->queued >= e->max_queued)
+		return buf_why(why, RC_BUSY, "%d requests are waiting already", s->queued);
+	return 0;
+}
+
+static int engine_pin(struct engine *e, struct request_pins *ret_p, struct buf *why)
+{
+	int rc;
+
+	lock_take(&e->lock);
+	rc = engine_admits(e, why);
+	if (rc == 0)
+		*ret_p = (struct request_pins){ .kset = kset_pin(e->kset), .numerics = e->numerics,
+						.epoch = e->count.epoch };
+	lock_drop(&e->lock);
+	return rc;
+}
+
+/* The ring has the request before the thread does: it may finish before this returns. */
+static int engine_queue(struct engine *e, struct request *r, struct buf *why)
+{
+	int rc;
+
+	ring_put(e->ring, r->rec);
+	lock_take(&e->lock);
+	rc = engine_admits(e, why);
+	if (rc == 0) {
+		list_put(&e->incoming, &r->task.link);
+		list_put(&e->live, &r->live);
+		e->count.requests++;
+		e->count.queued++;
+		must_zero(pthread_cond_signal(&e->cond));
+	}
+	lock_drop(&e->lock);
+	if (rc)
+		ring_remove(e->ring, r->rec);
+	return rc;
+}
+
+int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g, struct buf *why)
+{
+	struct request_pins pins = { 0 };
+	struct generation *g;
+	struct request *r;
+	int rc = engine_pin(e, &pins, why);
+
+	if (rc)
+		return rc;
+	rc = request_new(&e->env, spec, &pins, &r, &g, why);
+	if (rc) {
+		kset_unpin(&pins.kset);
+		return rc;
+	}
+	/* Before the engine thread knows of it: notify may be called at once. */
+	*ret_g = g;
+	rc = engine_queue(e, r, why);
+	if (rc) {
+		*ret_g = NULL;
+		generation_unref(&g);
+		request_free(&r);
+	}
+	return rc;
+}
+
+static void engine_set_draining(struct engine *e, int draining)
+{
+	lock_take(&e->lock);
+	e->count.draining = draining;
+	lock_drop(&e->lock);
+}
+
+void engine_drain(struct engine *e)
+{
+	engine_set_draining(e, 1);
+}
+
+void engine_resume(struct engine *e)
+{
+	engine_set_draining(e, 0);
+}
+
+/* ---- live control ---- */
+
+void engine_numerics(struct engine *e, struct numerics *ret_n)
+{
+	lock_take(&e->lock);
+	*ret_n = e->numerics;
+	lock_drop(&e->lock);
+}
+
+/* drop_thinking chooses the prompt's text; all others change what is computed from it. */
+static bool engine_same_numbers(struct numerics a, struct numerics b)
+{
+	a.drop_thinking = b.drop_thinking;
+	return memcmp(&a, &b, sizeof a) == 0;
+}
+
+int engine_numerics_set(struct engine *e, const char *name, const char *value, struct buf *why)
+{
+	struct numerics n;
+	int rc;
+
+	lock_take(&e->lock);
+	n = e->numerics;
+	rc = numerics_set(&n, name, value, why);
+	if (rc == 0) {
+		e->count.epoch += !engine_same_numbers(n, e->numerics);
+		e->numerics = n;
+	}
+	lock_drop(&e->lock);
+	return rc;
+}
+
+struct kset *engine_kset(struct engine *e)
+{
+	struct kset *ks;
+
+	lock_take(&e->lock);
+	ks = kset_pin(e->kset);
+	lock_drop(&e->lock);
+	return ks;
+}
+
+void engine_kset_activate(struct engine *e, struct kset **ks)
+{
+	struct kset *old;
+
+	lock_take(&e->lock);
+	old = e->kset;
+	e->kset = *ks;
+	e->count.epoch += *ks != old;
+	lock_drop(&e->lock);
+	*ks = NULL;
+	kset_unpin(&old);
+}
+
+void engine_status(struct engine *e, struct engine_status *ret_s)
+{
+	lock_take(&e->lock);
+	*ret_s = e->count;
+	lock_drop(&e->lock);
+	ret_s->state_bytes = atomic_load(&e->state_bytes);
+	ret_s->n_threads = pool_threads(e->pool);
+	if (atomic_load(&e->busy))
+		ret_s->step_age = (double)(engine_now_ns() - atomic_load(&e->step_end_ns)) * 1e-9;
+}
+
+/* ---- the request ring ---- */
+
+int engine_records(struct engine *e, struct record **ret_r, int max)
+{
+	return ring_list(e->ring, ret_r, max);
+}
+
+struct record *engine_record(struct engine *e, const char *id)
+{
+	return ring_find(e->ring, id);
+}
+
+int engine_cancel(struct engine *e, const char *id)
+{
+	int rc = RC_NOT_FOUND;
+
+	lock_take(&e->lock);
+	list_each(r, &e->live, struct request, live) {
+		if (strcmp(generation_id(r->gen), id) != 0)
+			continue;
+		generation_stop(r->gen);
+		e->woken = true;
+		rc = 0;
+	}
+	must_zero(pthread_cond_signal(&e->cond));
+	lock_drop(&e->lock);
+	return rc;
+}

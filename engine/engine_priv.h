@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ * engine_priv.h - the engine's own state, shared by engine.c (callers' side) and engine_thread.c.
+ * Threads: see each member. Lock: engine. */
+#ifndef ENGINE_ENGINE_PRIV_H
+#define ENGINE_ENGINE_PRIV_H
+
+#include "engine/base/lock.h"
+#include "engine/engine.h"
+#include "engine/forward.h"
+#include "engine/request.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct engine {
+	/* Fixed after engine_open. */
+	char *name;
+	struct model *model;
+	struct tokenizer *tokenizer;
+	struct pool *pool;
+	struct request_env env;
+	struct ring *ring;
+	int max_queued;
+	pthread_t thread;
+	bool started;
+
+	/* The engine thread's. */
+	struct forward *forward;
+	struct scheduler sched;
+	struct forward_item *items; /* [max_running], the batch being run */
+	struct sampler_work *work;
+	float *logits;             /* [n_logits][vocab] */
+	int n_logits;
+	int bad_runs;              /* forward passes that failed by a kernel, since the last that did not */
+	bool broken;               /* no forward pass any more */
+
+	/* Read by anyone. */
+	atomic_llong step_end_ns;  /* CLOCK_MONOTONIC; of the last step, or when work began */
+	atomic_bool busy;
+	atomic_size_t state_bytes;
+
+	struct lock lock;          /* everything below */
+	pthread_cond_t cond;
+	struct list incoming;      /* of request.task.link: submitted, not yet seen by the thread */
+	struct list live;          /* of request.live: all that have not finished */
+	bool woken, stopping;
+	struct kset *kset;
+	struct numerics numerics;
+	struct engine_status count; /* all but step_age, state_bytes, n_threads */
+};
+
+/* The engine thread. */
+void *engine_thread_main(void *e);
+long long engine_now_ns(void);
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT
+ * engine_thread.c - the engine thread: takes in requests, runs steps, samples, ends requests.
+ * Threads: engine. Lock: engine, never while computing. */
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/engine_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* So many forward passes in a row that fail by a kernel, none succeeding between, are the engine's fault and not
+ * the requests'. */
+#define ENGINE_MAX_BAD_RUNS 16
+
+static struct request *engine_request(struct sched_task *t)
+{
+	return list_entry(t, struct request, task);
+}
+
+/* ---- the end of a request ---- */
+
+static void engine_measure(struct engine *e, struct request *r)
+{
+	size_t now = r->seq ? sequence_bytes(r->seq) : 0;
+
+	atomic_fetch_add(&e->state_bytes, now - r->held);
+	r->held = now;
+}
+
+/* Books first, consumer last: who has seen the FINISH event finds everything as after it. */
+static void engine_end(struct engine *e, struct request *r, struct request_end *end)
+{
+	bool ran = r->seq != NULL;
+
+	scheduler_drop(&e->sched, &r->task);
+	request_close(r, end);
+	engine_measure(e, r);
+	ring_finished(e->ring, r->rec);
+	lock_take(&e->lock);
+	list_del(&r->live);
+	e->count.running -= ran;
+	e->count.queued -= !ran;
+	e->count.finished++;
+	e->count.cancelled += end->finish == GEN_CANCELLED;
+	e->count.errors += end->finish == GEN_ERROR;
+	lock_drop(&e->lock);
+	request_tell(r, end);
+	request_free(&r);
+	buf_fini(&end->detail);
+}
+
+static void engine_fail_request(struct engine *e, struct request *r, int rc, const char *why)
+{
+	struct request_end end;
+
+	request_failed(r, rc, why, &end);
+	engine_end(e, r, &end);
+}
+
+/* Ends the request if someone asked for it. */
+static bool engine_reap(struct engine *e, struct request *r)
+{
+	struct request_end end;
+
+	if (!generation_stopped(r->gen))
+		return false;
+	request_cancelled(r, &end);
+	engine_end(e, r, &end);
+	return true;
+}
+
+static void engine_reap_all(struct engine *e, struct list *queue)
+{
+	struct list *at, *next;
+
+	for (at = queue->next; at != queue; at = next) {
+		struct request *r = engine_request(list_entry(at, struct sched_task, link));
+
+		next = at->next;
+		if (!engine_reap(e, r))
+			r->task.paused = generation_backlogged(r->gen);
+	}
+}
+
+static void engine_fail_all(struct engine *e, struct list *queue, int rc, const char *why)
+{
+	while (!list_empty(queue))
+		engine_fail_request(e, engine_request(list_entry(queue->next, struct sched_task, link)), rc, why);
+}
+
+/* Nothing can be computed any more: says so, and to every request. */
+static void engine_break(struct engine *e, const char *why)
+{
+	e->broken = true;
+	lock_take(&e->lock);
+	e->count.failed = 1;
+	snprintf(e->count.why_failed, sizeof e->count.why_failed, "%s", why);
+	lock_drop(&e->lock);
+}
+
+/* ---- taking in ---- */
+
+static bool engine_has_work(const struct engine *e)
+{
+	list_each(t, &e->sched.running, struct sched_task, link)
+		if (!t->paused)
+			return true;
+	return false;
+}
+
+/* Moves what was submitted to the scheduler, waiting for it when there is nothing to do. False when closing. */
+static bool engine_collect(struct engine *e)
+{
+	bool work = engine_has_work(e), go;
+	struct list got;
+
+	list_init(&got);
+	atomic_store(&e->busy, work);
+	lock_take(&e->lock);
+	while (!work && !e->stopping && !e->woken && list_empty(&e->incoming))
+		lock_wait(&e->lock, &e->cond, -1);
+	e->woken = false;
+	go = !e->stopping;
+	while (!list_empty(&e->incoming)) {
+		struct list *node = e->incoming.next;
+
+		list_del(node);
+		list_put(&got, node);
+	}
+	lock_drop(&e->lock);
+	if (!work)
+		atomic_store(&e->step_end_ns, engine_now_ns());
+	atomic_store(&e->busy, true);
+	while (!list_empty(&got)) {
+		struct sched_task *t = list_entry(got.next, struct sched_task, link);
+
+		list_del(&t->link);
+		scheduler_put(&e->sched, t);
+	}
+	return go;
+}
+
+/* State that the running requests may come to hold. */
+static size_t engine_promised(const struct engine *e)
+{
+	size_t n = 0;
+
+	list_each(t, &e->sched.running, struct sched_task, link)
+		n += list_entry(t, struct request, task)->need;
+	return n;
+}
+
+/* Admits in order of arrival while there are places and memory for each to the end of its answer. A request that
+ * does not fit even alone was refused when it was submitted. */
+static void engine_admit(struct engine *e)
+{
+	struct sched_task *t;
+
+	while ((t = scheduler_next(&e->sched))) {
+		struct request *r = engine_request(t);
+		int rc;
+
+		if (engine_promised(e) + r->need > e->env.max_state)
+			return;
+		rc = request_admit(r);
+		if (rc == -ENOMEM && e->sched.n_running > 0)
+			return;
+		if (rc) {
+			engine_fail_request(e, r, rc, "no memory for the sequence");
+			continue;
+		}
+		scheduler_admit(&e->sched, t);
+		lock_take(&e->lock);
+		e->count.queued--;
+		e->count.running++;
+		e->count.prompt_tokens += (uint64_t)r->n_prompt;
+		lock_drop(&e->lock);
+	}
+}
+
+/* ---- a step ---- */
+
+static int engine_logits(struct engine *e, int n)
+{
+	if (n <= e->n_logits)
+		return 0;
+	free(e->logits);
+	e->n_logits = 0;
+	e->logits = mem_try((size_t)n * (size_t)e->model->config->vocab_size, sizeof *e->logits);
+	if (!e->logits)
+		return -ENOMEM;
+	e->n_logits = n;
+	return 0;
+}
+
+/* The request's tokens were computed; the next one is sampled if they were the last of its prompt, or decoding. */
+static void engine_advance(struct engine *e, struct request *r, int n, const float *logits)
+{
+	struct request_end end;
+
+	request_computed(r, n);
+	engine_measure(e, r);
+	if (!logits)
+		return;
+	lock_take(&e->lock);
+	e->count.generated_tokens++;
+	lock_drop(&e->lock);
+	if (request_sample(r, e->work, logits, &end))
+		engine_end(e, r, &end);
+	else
+		generation_flush(r->gen);
+}
+
+/* The forward pass over items [0, n), which agree in kernel set and numerics. Changes nothing when it fails. */
+static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n, struct buf *why)
+{
+	const struct sched_task *head = item[0].task;
+	struct forward_batch b = { .kset = head->kset, .numerics = &head->numerics, .phase = phase, .n_item = n };
+	struct forward_item *f = e->items;
+	int i, n_logits = 0, rc;
+
+	for (i = 0; i < n; i++) {
+		struct request *r = engine_request(item[i].task);
+
+		f[i] = (struct forward_item){ .seq = r->seq, .tokens = request_tokens(r), .n = item[i].n };
+		f[i].n_logits = item[i].task->left == 0 || item[i].n == item[i].task->left;
+		n_logits += f[i].n_logits;
+	}
+	rc = engine_logits(e, n_logits);
+	if (rc)
+		return buf_why(why, rc, "no memory for the logits of %d requests", n_logits);
+	b.item = f;
+	b.logits = n_logits ? e->logits : NULL;
+	return forward_run(e->forward, &b, why);
+}
+
+/* Runs items [0, n) together. When that fails, each alone: only the one at fault is to fail. */
+static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n)
+{
+	size_t vocab = (size_t)e->model->config->vocab_size;
+	struct buf why = { 0 };
+	int rc = engine_forward(e, phase, item, n, &why), i, at = 0;
+
+	if (rc == 0) {
+		e->bad_runs = 0;
+		for (i = 0; i < n; i++) {
+			bool wants = e->items[i].n_logits > 0;
+
+			engine_advance(e, engine_request(item[i].task), item[i].n,
+				       wants ? e->logits + (size_t)at * vocab : NULL);
+			at += wants;
+		}
+	} else if (n > 1) {
+		for (i = 0; i < n && !e->broken; i++)
+			engine_run(e, phase, &item[i], 1);
+	} else {
+		e->bad_runs += rc == RC_KERNEL;
+		engine_fail_request(e, engine_request(item->task), rc, buf_str(&why));
+		if (e->bad_runs >= ENGINE_MAX_BAD_RUNS)
+			engine_break(e, buf_str(&why));
+	}
+	buf_fini(&why);
+}
+
+/* The batch's requests that nobody has cancelled since the step was planned. */
+static void engine_batch(struct engine *e, const struct sched_batch *b)
+{
+	struct sched_item *item = e->sched.item + b->first;
+	int i, n = 0;
+
+	for (i = 0; i < b->n; i++)
+		if (!engine_reap(e, engine_request(item[i].task)))
+			item[n++] = item[i];
+	if (n)
+		engine_run(e, b->phase, item, n);
+}
+
+static void engine_step(struct engine *e)
+{
+	int i;
+
+	if (scheduler_plan(&e->sched) == 0)
+		return;
+	for (i = 0; i < e->sched.n_batch && !e->broken; i++)
+		engine_batch(e, &e->sched.batch[i]);
+	atomic_store(&e->step_end_ns, engine_now_ns());
+	lock_take(&e->lock);
+	e->count.steps++;
+	lock_drop(&e->lock);
+}
+
+static void engine_end_all(struct engine *e, int rc, const char *why)
+{
+	engine_fail_all(e, &e->sched.running, rc, why);
+	engine_fail_all(e, &e->sched.waiting, rc, why);
+}
+
+void *engine_thread_main(void *arg)
+{
+	struct engine *e = arg;
+
+	while (engine_collect(e)) {
+		engine_reap_all(e, &e->sched.running);
+		engine_reap_all(e, &e->sched.waiting);
+		if (!e->broken) {
+			engine_admit(e);
+			engine_step(e);
+		}
+		if (e->broken)
+			engine_end_all(e, RC_KERNEL, e->count.why_failed);
+	}
+	engine_end_all(e, RC_CANCELLED, "the engine is closing");
+	return NULL;
+}
