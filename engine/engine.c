@@ -6,11 +6,8 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/engine_priv.h"
-#include "engine/inspect.h"
+#include "engine/checkpoint.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -43,12 +40,12 @@ static char *engine_dir_name(const char *dir)
 	return name;
 }
 
+/* Half of all memory: free pages alone would be few on a machine that caches the model's files. */
 static size_t engine_default_state(void)
 {
-	long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
 
-	/* Free pages alone are too few on a machine that caches files: half of all memory is a bound, not a promise. */
-	pages = sysconf(_SC_PHYS_PAGES) > pages ? sysconf(_SC_PHYS_PAGES) : pages;
+	must(pages > 0 && size > 0);
 	return (size_t)pages * (size_t)size / 2;
 }
 
@@ -216,11 +213,10 @@ int engine_max_context(const struct engine *e)
 
 void engine_describe(const struct engine *e, struct buf *out)
 {
-	struct buf why = { 0 };
+	const struct checkpoint *ck = e->model->weights->checkpoint;
 
-	if (inspect_checkpoint(e->model->weights->checkpoint, false, out, &why))
-		buf_printf(out, "%s\n", buf_str(&why));
-	buf_fini(&why);
+	buf_printf(out, "%s: %d tensors in %d files, %llu bytes\n", e->name, ck->n_tensors, ck->n_files,
+		   (unsigned long long)ck->bytes);
 }
 
 void gen_sampling_init(const struct engine *e, struct gen_sampling *s)

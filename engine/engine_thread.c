@@ -84,10 +84,12 @@ static void engine_reap_all(struct engine *e, struct list *queue)
 	}
 }
 
-static void engine_fail_all(struct engine *e, struct list *queue, int rc, const char *why)
+/* why_failed is only written by this thread, so it needs no lock to read it. */
+static void engine_fail_all(struct engine *e, struct list *queue)
 {
 	while (!list_empty(queue))
-		engine_fail_request(e, engine_request(list_entry(queue->next, struct sched_task, link)), rc, why);
+		engine_fail_request(e, engine_request(list_entry(queue->next, struct sched_task, link)), RC_KERNEL,
+				    e->count.why_failed);
 }
 
 /* Nothing can be computed any more: says so, and to every request. */
@@ -291,10 +293,11 @@ static void engine_step(struct engine *e)
 	lock_drop(&e->lock);
 }
 
-static void engine_end_all(struct engine *e, int rc, const char *why)
+static void engine_stop_all(struct engine *e, struct list *queue)
 {
-	engine_fail_all(e, &e->sched.running, rc, why);
-	engine_fail_all(e, &e->sched.waiting, rc, why);
+	list_each(t, queue, struct sched_task, link)
+		generation_stop(engine_request(t)->gen);
+	engine_reap_all(e, queue);
 }
 
 void *engine_thread_main(void *arg)
@@ -308,9 +311,12 @@ void *engine_thread_main(void *arg)
 			engine_admit(e);
 			engine_step(e);
 		}
-		if (e->broken)
-			engine_end_all(e, RC_KERNEL, e->count.why_failed);
+		if (e->broken) {
+			engine_fail_all(e, &e->sched.running);
+			engine_fail_all(e, &e->sched.waiting);
+		}
 	}
-	engine_end_all(e, RC_CANCELLED, "the engine is closing");
+	engine_stop_all(e, &e->sched.running);
+	engine_stop_all(e, &e->sched.waiting);
 	return NULL;
 }
