@@ -114,13 +114,13 @@ void completion_lex_flush(struct completion_lex *x, struct buf *out)
 
 bool completion_lex_cut(struct completion_lex *x, struct buf *out)
 {
-	bool begun;
-
-	completion_lex_end_chars(x, out);
 	/* A lone bar is text; with the first letter it is the marker. */
-	begun = x->n_held > 1 && memchr(x->held, 'D', x->n_held) != NULL;
-	if (!begun)
-		buf_add(out, x->held, x->n_held);
-	x->n_held = 0;
+	bool begun = x->n_held > 1 && memchr(x->held, 'D', x->n_held) != NULL;
+
+	if (begun) {
+		x->n_held = 0;
+		x->utf8 = (struct utf8_stream){ 0 };
+	}
+	completion_lex_flush(x, out);
 	return begun;
 }

@@ -60,8 +60,6 @@ static enum completion_tag_result completion_tag_word(struct completion_reader *
 	while (r->at < r->len && r->at - from < COMPLETION_MAX_WORD &&
 		((r->s[r->at] >= 'a' && r->s[r->at] <= 'z') || r->s[r->at] == '_'))
 		r->at++;
-	if (completion_reader_more(r) && !r->final)
-		return COMPLETION_TAG_MORE;
 	for (i = 0; i < mem_countof(completion_words); i++) {
 		const struct completion_word_name *w = &completion_words[i];
 
@@ -70,6 +68,9 @@ static enum completion_tag_result completion_tag_word(struct completion_reader *
 			t->loose |= w->loose;
 		}
 	}
+	/* Of what ends here, only a closing tag says enough. */
+	if (completion_reader_more(r) && !(r->final && t->close && t->word != COMPLETION_W_OTHER))
+		return COMPLETION_TAG_MORE;
 	return COMPLETION_TAG;
 }
 
@@ -86,7 +87,7 @@ static enum completion_tag_result completion_tag_junk(struct completion_reader *
 		if (strchr(">\n<", r->s[i]) || completion_is_symbol(r->s[i]))
 			return COMPLETION_TAG;
 	}
-	return i == r->len && !r->final ? COMPLETION_TAG_MORE : COMPLETION_TAG;
+	return i == r->len ? COMPLETION_TAG_MORE : COMPLETION_TAG;
 }
 
 /* A tag without attributes; a lost '>' is forgiven. */

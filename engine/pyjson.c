@@ -199,7 +199,7 @@ static size_t pyjson_skip_string(const char *s, size_t len)
 /* Is the number token well-formed JSON that a json_t cannot hold? */
 static int pyjson_is_huge(const char *s, size_t len)
 {
-	const char *digits = s + (*s == '-');
+	const char *digits = s + (*s == '-'), *point = strchr(s, '.');
 	size_t n = strspn(digits, "0123456789");
 	char *end;
 	double v;
@@ -208,8 +208,10 @@ static int pyjson_is_huge(const char *s, size_t len)
 		return 0;
 	if (digits + n == s + len)
 		return n > PYJSON_SAFE_DIGITS;
+	if (point && (point[1] < '0' || point[1] > '9'))
+		return 0;
 	v = strtod(s, &end);
-	return end == s + len && s[len - 1] != '.' && isinf(v);
+	return end == s + len && isinf(v);
 }
 
 /* Copies one word (number, constant) or tags it; returns its length. */

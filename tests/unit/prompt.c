@@ -214,19 +214,19 @@ static void test_content_is_never_control(void **state)
 
 static void test_tokenizer_without_markers(void **state)
 {
-	static const char json[] = "{\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"ByteLevel\","
-		"\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false},\"decoder\":{\"type\":\"ByteLevel\"},"
-		"\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
+	json_t *file = load("etc/tiny/tokenizer.json");
 	struct prompt_options o = { 0 };
 	struct token_ids ids = { 0 };
 	struct tokenizer *t = NULL;
 	struct prompt *p = NULL;
 	struct buf why = { 0 };
 	json_t *m = parse("[{\"role\":\"user\",\"content\":\"a\"}]");
+	char *json;
 
 	(void)state;
-	if (tokenizer_parse(json, strlen(json), "t.json", &t, &why))
-		skip();
+	json_array_clear(json_object_get(file, "added_tokens"));
+	json = json_dumps(file, JSON_ENSURE_ASCII);
+	assert_int_equal(tokenizer_parse(json, strlen(json), "t.json", &t, &why), 0);
 	assert_int_equal(prompt_render(m, NULL, &o, &p, &why), 0);
 	assert_int_equal(prompt_tokens(p, t, &ids, &why), RC_MODEL);
 	assert_non_null(strstr(buf_str(&why), B));
@@ -234,6 +234,8 @@ static void test_tokenizer_without_markers(void **state)
 	tokenizer_free(&t);
 	token_ids_fini(&ids);
 	buf_fini(&why);
+	free(json);
+	json_decref(file);
 	json_decref(m);
 }
 
@@ -473,7 +475,7 @@ static void test_python_json(void **state)
 		{ "{\"NaN\":\"123456789012345678901234567890 NaN\"}", "{\"NaN\": \"123456789012345678901234567890 NaN\"}" },
 	};
 	static const char *const bad[] = { "", "{", "[1,]", "{\"a\" 1}", "01", "1.", "+1", "nan", "\"\n\"", "[1] 2",
-		"0123456789012345678901", "12345678901234567890.", "NaNNaN", "\"", "\"\\" };
+		"0123456789012345678901", "12345678901234567890.", "57.e999", "NaNNaN", "\"", "\"\\" };
 	struct buf b = { 0 };
 	json_t *v = NULL;
 	size_t i;
