@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT
+ * kset.c - kernel sets: what overlays resolve to, and that the forward pass runs exactly that.
+ * Threads: main. Locks: none. */
+#include "engine/kset.h"
+#include "engine/base/rc.h"
+#include "plugins/ref/ref.h"
+#include "tests/unit/tinykit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_TOK 140
+#define ANY_WEIGHT (~0u)
+#define BOTH (1 << DSV4_PREFILL | 1 << DSV4_DECODE)
+
+/* ---- fixture plugins ---- */
+
+static int n_attn, n_topk, n_fail_after;
+
+static int counting_attn(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_attn *a)
+{
+	n_attn++;
+	return ref_attn(x, host, a);
+}
+
+/* Keeps the lowest rows instead of the best. */
+static int lazy_topk(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_index_topk *a)
+{
+	(void)x;
+	(void)host;
+	n_topk++;
+	for (int t = 0; t < a->n_tok; t++) {
+		a->count[t] = a->n_vis[t] < a->k ? a->n_vis[t] : a->k;
+		for (int i = 0; i < a->count[t]; i++)
+			a->rows[t * a->ldr + i] = i;
+	}
+	return 0;
+}
+
+static int failing_experts(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_experts *a)
+{
+	return n_fail_after-- > 0 ? ref_moe_experts(x, host, a) : -EIO;
+}
+
+#define ENTRY(op_, phases_, tag_, fn_) \
+	{ sizeof(struct dsv4_op_entry), DSV4_OP_##op_, phases_, ANY_WEIGHT, DSV4_EXACT, tag_, (dsv4_any_f *)(fn_) }
+
+static const struct dsv4_op_entry counting_ops[] = { ENTRY(attn, BOTH, "counts", counting_attn) };
+static const struct dsv4_op_entry lazy_ops[] = { ENTRY(index_topk, BOTH, "lazy", lazy_topk) };
+static const struct dsv4_op_entry failing_ops[] = { ENTRY(moe_experts, 1 << DSV4_PREFILL, "fails", failing_experts) };
+static const struct dsv4_op_entry broken_ops[] = { ENTRY(attn, BOTH, "no function", NULL) };
+
+#define PLUGIN(name_, ops) \
+	static const struct dsv4_plugin name_ = { \
+		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, .n_op = 1, \
+		.signature = DSV4_BUILD_SIGNATURE, .name = #name_, .version = "1", .cpu = "", .op = ops, \
+	}
+PLUGIN(counting, counting_ops);
+PLUGIN(lazy, lazy_ops);
+PLUGIN(failing, failing_ops);
+PLUGIN(broken, broken_ops);
+
+static const struct dsv4_plugin *find(void *arg, const char *name)
+{
+	static const struct dsv4_plugin *const all[] = { &counting, &lazy, &failing, &broken };
+
+	(void)arg;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (strcmp(all[i]->name, name) == 0)
+			return all[i];
+	return NULL;
+}
+
+/* "a=b c=d" -> a set, or the error. */
+static int build(const char *specs, struct kset **ret_ks, struct buf *why)
+{
+	char text[256], *save = NULL;
+	struct kset_overlay ov[8];
+	int n = 0, rc = 0;
+
+	strcpy(text, specs);
+	for (char *p = strtok_r(text, " ", &save); p && rc == 0; p = strtok_r(NULL, " ", &save))
+		rc = kset_overlay_parse(&ov[n++], p, find, NULL, why);
+	return rc < 0 ? rc : kset_build(ov, n, ret_ks, why);
+}
+
+static struct kset *must_build(const char *specs)
+{
+	struct buf why = { 0 };
+	struct kset *ks = NULL;
+
+	if (build(specs, &ks, &why) < 0)
+		fail_msg("%s: %s", specs, buf_str(&why));
+	buf_fini(&why);
+	return ks;
+}
+
+/* ---- resolving ---- */
+
+static const char *provider(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph)
+{
+	return kset_slot(ks, op, ph, DSV4_W_F32)->provider->name;
+}
+
+static void test_every_slot_is_ref(void **state)
+{
+	struct kset *ks = must_build("");
+
+	(void)state;
+	for (int op = 0; op < DSV4_N_OP; op++)
+		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+			for (int wf = 0; wf < DSV4_N_WFMT; wf++) {
+				const struct kset_slot *s = kset_slot(ks, (enum dsv4_op)op, (enum dsv4_phase)ph,
+					(enum dsv4_wfmt)wf);
+
+				assert_ptr_equal(s->provider, &ref_plugin);
+				assert_int_equal(s->entry->op, op);
+			}
+	assert_string_equal(kset_name(ks), "ref");
+	kset_unpin(&ks);
+}
+
+static void test_overlay(void **state)
+{
+	struct kset *ks = must_build("attention.decode=counting indexer=lazy");
+
+	(void)state;
+	assert_string_equal(provider(ks, DSV4_OP_attn, DSV4_DECODE), "counting");
+	assert_string_equal(provider(ks, DSV4_OP_attn, DSV4_PREFILL), "ref");
+	assert_string_equal(provider(ks, DSV4_OP_index_topk, DSV4_PREFILL), "lazy");
+	assert_string_equal(provider(ks, DSV4_OP_index_score, DSV4_PREFILL), "ref");
+	assert_string_equal(kset_name(ks), "indexer=lazy,attention.decode=counting");
+	kset_unpin(&ks);
+}
+
+static void test_later_overlay_wins(void **state)
+{
+	struct kset *ks = must_build("attention=counting attention.prefill=ref"), *back = must_build("indexer=lazy indexer=ref");
+
+	(void)state;
+	assert_string_equal(provider(ks, DSV4_OP_attn, DSV4_PREFILL), "ref");
+	assert_string_equal(kset_name(ks), "attention.decode=counting");
+	assert_string_equal(kset_name(back), "ref");
+	assert_true(kset_generation(back) > kset_generation(ks));
+	kset_unpin(&ks);
+	kset_unpin(&back);
+}
+
+static void test_refusals(void **state)
+{
+	static const struct {
+		const char *spec;
+		int rc;
+		const char *says;
+	} cases[] = {
+		{ "attention", RC_INVALID, "FAMILY[.PHASE]=PLUGIN" },
+		{ "attention=", RC_INVALID, "FAMILY[.PHASE]=PLUGIN" },
+		{ "=ref", RC_INVALID, "FAMILY[.PHASE]=PLUGIN" },
+		{ "attentoin=ref", RC_INVALID, "gemm, norm, mhc, compress, indexer, attention, moe" },
+		{ "attention.warm=ref", RC_INVALID, "prefill, decode" },
+		{ "attention=attn-splitk", RC_NOT_FOUND, "no plugin \"attn-splitk\" is loaded" },
+		{ "mhc=counting", RC_KERNEL, "counting offers nothing for mhc" },
+		{ "moe.decode=failing", RC_KERNEL, "failing offers nothing for moe.decode" },
+		{ "attention=broken", RC_PLUGIN, "op entry 0 is malformed" },
+	};
+	struct buf why = { 0 };
+	struct kset *ks = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		assert_int_equal(build(cases[i].spec, &ks, &why), cases[i].rc);
+		if (!strstr(buf_str(&why), cases[i].says))
+			fail_msg("%s: %s", cases[i].spec, buf_str(&why));
+	}
+	assert_null(ks);
+	buf_fini(&why);
+}
+
+/* ---- running ---- */
+
+static float *prefill(struct tinykit *k, const char *specs, const int32_t *token)
+{
+	struct kset *ks = must_build(specs);
+	float *logits = tinykit_prefill(k, ks, &k->native, token, N_TOK);
+
+	kset_unpin(&ks);
+	return logits;
+}
+
+static void test_provider_runs(void **state)
+{
+	struct tinykit *k = *state;
+	size_t bytes = N_TOK * (size_t)k->vocab * sizeof(float);
+	int32_t token[N_TOK];
+	float *ref, *same, *other;
+
+	tinykit_tokens(k, 3, token, N_TOK);
+	n_attn = n_topk = 0;
+	ref = prefill(k, "", token);
+	same = prefill(k, "attention.decode=counting", token);
+	assert_int_equal(n_attn, 0);
+	free(same);
+	same = prefill(k, "attention=counting", token);
+	assert_int_equal(n_attn, k->model->config->n_layers);
+	other = prefill(k, "indexer=lazy", token);
+	assert_true(n_topk > 0);
+	assert_memory_equal(ref, same, bytes);
+	assert_memory_not_equal(ref, other, bytes);
+	free(ref);
+	free(same);
+	free(other);
+}
+
+static void test_failed_step_leaves_sequence(void **state)
+{
+	struct tinykit *k = *state;
+	size_t row = (size_t)k->vocab;
+	float *want = malloc(row * sizeof *want), *got = malloc(row * sizeof *got);
+	struct kset *bad = must_build("moe=failing");
+	struct sequence *s = tinykit_sequence(k), *clean = tinykit_sequence(k);
+	int32_t token[N_TOK];
+
+	tinykit_tokens(k, 4, token, N_TOK);
+	assert_int_equal(tinykit_step(k, k->ref, &k->native, clean, token, 50, 0, NULL), 0);
+	assert_int_equal(tinykit_step(k, k->ref, &k->native, clean, token + 50, 90, 1, want), 0);
+	assert_int_equal(tinykit_step(k, k->ref, &k->native, s, token, 50, 0, NULL), 0);
+	for (int layers = 0; layers < k->model->config->n_layers; layers++) {
+		n_fail_after = layers;
+		assert_int_equal(tinykit_step(k, bad, &k->native, s, token + 40, 70 + layers, 0, NULL), RC_KERNEL);
+		assert_int_equal(sequence_pos(s), 50);
+	}
+	assert_string_equal(buf_str(&k->why), "moe_experts of failing failed in layer 4, prefill: Input/output error");
+	assert_int_equal(tinykit_step(k, k->ref, &k->native, s, token + 50, 90, 1, got), 0);
+	assert_memory_equal(want, got, row * sizeof *got);
+	sequence_free(&s);
+	sequence_free(&clean);
+	kset_unpin(&bad);
+	free(want);
+	free(got);
+}
+
+static void test_bad_steps(void **state)
+{
+	struct tinykit *k = *state;
+	int32_t token[] = { 1, 2, k->vocab, -1 };
+	struct sequence *s = tinykit_sequence(k);
+
+	assert_int_equal(tinykit_step(k, k->ref, &k->native, s, token, 3, 0, NULL), RC_INVALID);
+	assert_string_equal(buf_str(&k->why), "token 2 is 2048; the vocabulary has 0 to 2047");
+	assert_int_equal(tinykit_step(k, k->ref, &k->native, s, token + 3, 1, 0, NULL), RC_INVALID);
+	assert_int_equal(tinykit_step(k, k->ref, &k->native, s, token, 2, 0, NULL), 0);
+	assert_int_equal(sequence_pos(s), 2);
+	sequence_free(&s);
+}
+
+static int setup(void **state)
+{
+	static struct tinykit k;
+
+	tinykit_init(&k, 1);
+	*state = &k;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	tinykit_fini(*state);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_slot_is_ref),
+		cmocka_unit_test(test_overlay),
+		cmocka_unit_test(test_later_overlay_wins),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_provider_runs),
+		cmocka_unit_test(test_failed_step_leaves_sequence),
+		cmocka_unit_test(test_bad_steps),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
