@@ -54,7 +54,7 @@ static void view_scalar(json_t *v, struct buf *out)
 	switch (json_typeof(v)) {
 	case JSON_STRING: buf_adds(out, json_string_value(v)); break;
 	case JSON_INTEGER: buf_printf(out, "%lld", (long long)json_integer_value(v)); break;
-	case JSON_REAL: buf_printf(out, "%.6g", json_real_value(v)); break;
+	case JSON_REAL: buf_printf(out, json_real_value(v) < 1e6 ? "%.6g" : "%.3f", json_real_value(v)); break;
 	case JSON_TRUE: buf_adds(out, "yes"); break;
 	case JSON_FALSE: buf_adds(out, "no"); break;
 	default: buf_adds(out, "-"); break;
@@ -227,13 +227,16 @@ static size_t view_key_width(json_t *o)
 	return w;
 }
 
-/* One line per field; a text of several lines follows its name. */
+/* One line per field; a text of several lines follows its name. A reply that is one object is shown as its fields. */
 static void view_fields(json_t *params, struct buf *out)
 {
-	size_t w = view_key_width(params);
+	json_t *v = json_object_iter_value(json_object_iter(params));
 	const char *key;
-	json_t *v;
+	size_t w;
 
+	if (json_object_size(params) == 1 && json_is_object(v))
+		params = v;
+	w = view_key_width(params);
 	json_object_foreach(params, key, v) {
 		const char *s = json_string_value(v);
 

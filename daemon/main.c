@@ -19,7 +19,6 @@
 	MAIN_FLAG("state", CONF_state, "DIR", "directory for what outlives a restart [/var/lib/dsv4d]") \
 	MAIN_FLAG("threads", CONF_threads, "N", "threads that compute [one per CPU]") \
 	MAIN_FLAG("log-level", CONF_log_level, "LEVEL", "err, warn, notice, info or debug [info]") \
-	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end") \
 	MAIN_FLAG("test", -1, NULL, "check the configuration, then end (also -t)") \
 	MAIN_FLAG("help", -1, NULL, "this text") \
 	MAIN_FLAG("version", -1, NULL, "the version")
@@ -37,7 +36,6 @@ static const struct main_flag {
 
 struct main_args {
 	struct daemon_flags flags;
-	const char *inspect;
 	bool test, help, version;
 };
 
@@ -60,8 +58,6 @@ static void main_set(struct main_args *a, const struct main_flag *f, const char 
 		a->flags.value[f->key] = value;
 	else if (!strcmp(f->name, "config"))
 		a->flags.config = value;
-	else if (!strcmp(f->name, "inspect"))
-		a->inspect = value;
 	a->test |= !strcmp(f->name, "test");
 	a->help |= !strcmp(f->name, "help");
 	a->version |= !strcmp(f->name, "version");
@@ -105,19 +101,6 @@ static int main_test(const struct main_args *a)
 	return DAEMON_OK;
 }
 
-static int main_inspect(const char *dir)
-{
-	struct buf out = { 0 }, why = { 0 };
-	int r = inspect_describe(dir, &out, &why);
-
-	fputs(buf_str(&out), stdout);
-	if (r)
-		fprintf(stderr, "dsv4d: %s\n", why.len ? buf_str(&why) : rc_text(r));
-	buf_fini(&out);
-	buf_fini(&why);
-	return r ? DAEMON_UNAVAILABLE : DAEMON_OK;
-}
-
 int main(int argc, char **argv)
 {
 	struct main_args a = { 0 };
@@ -134,7 +117,5 @@ int main(int argc, char **argv)
 		printf("dsv4d %s\n", PACKAGE_VERSION);
 		return DAEMON_OK;
 	}
-	if (a.inspect)
-		return main_inspect(a.inspect);
 	return a.test ? main_test(&a) : daemon_run(&a.flags);
 }

@@ -36,25 +36,27 @@ int verb_model(struct call *c, json_t **ret_reply, struct buf *why)
 
 /* ---- slots ---- */
 
-static const struct dsv4_op_entry *kernels_entry(const struct kset *ks, int op, int ph, int wf)
+static const struct kset_slot *kernels_at(const struct kset *ks, int op, int ph, int wf)
 {
-	return kset_slot(ks, (enum dsv4_op)op, (enum dsv4_phase)ph, (enum dsv4_wfmt)wf)->entry;
+	return kset_slot(ks, (enum dsv4_op)op, (enum dsv4_phase)ph, (enum dsv4_wfmt)wf);
 }
 
-/* Do all weight formats of this op mean one slot? So it is for an op that has no weight. */
-static bool kernels_weightless(const struct kset *ks, int op, int ph)
+/* Does one entry serve all weight formats? So it is for every op that has no weight. */
+static bool kernels_uniform(const struct kset *ks, int op, int ph)
 {
-	return kernels_entry(ks, op, ph, 0)->wfmts == ~0u;
+	for (int wf = 1; wf < DSV4_N_WFMT; wf++)
+		if (kernels_at(ks, op, ph, wf)->entry != kernels_at(ks, op, ph, 0)->entry)
+			return false;
+	return true;
 }
 
-static json_t *kernels_slot(const struct kset *ks, int op, int ph, int wf, bool weightless)
+static json_t *kernels_slot(const struct kset *ks, int op, int ph, int wf, const char *wfmt)
 {
-	const struct kset_slot *s = kset_slot(ks, (enum dsv4_op)op, (enum dsv4_phase)ph, (enum dsv4_wfmt)wf);
+	const struct kset_slot *s = kernels_at(ks, op, ph, wf);
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "op", kset_op_name((enum dsv4_op)op), "family",
 			 kset_family_name(kset_op_family((enum dsv4_op)op)), "phase",
-			 kset_phase_name((enum dsv4_phase)ph), "wfmt",
-			 weightless ? "-" : kset_wfmt_name((enum dsv4_wfmt)wf), "provider", s->provider->name, "version",
+			 kset_phase_name((enum dsv4_phase)ph), "wfmt", wfmt, "provider", s->provider->name, "version",
 			 s->provider->version, "numerics", s->entry->tag);
 }
 
@@ -85,10 +87,11 @@ int verb_kernels_show(struct call *c, json_t **ret_reply, struct buf *why)
 	slots = json_array();
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int ph = 0; ph < DSV4_N_PHASE; ph++) {
-			bool weightless = kernels_weightless(ks, op, ph);
+			bool uniform = kernels_uniform(ks, op, ph);
 
-			for (int wf = 0; wf < (weightless ? 1 : DSV4_N_WFMT); wf++)
-				json_array_append_new(slots, kernels_slot(ks, op, ph, wf, weightless));
+			for (int wf = 0; wf < (uniform ? 1 : DSV4_N_WFMT); wf++)
+				json_array_append_new(slots, kernels_slot(ks, op, ph, wf, uniform ? "all" :
+									  kset_wfmt_name((enum dsv4_wfmt)wf)));
 		}
 	*ret_reply = json_pack("{s:s, s:I, s:o}", "name", kset_name(ks), "generation", (json_int_t)kset_generation(ks),
 			       "slots", slots);
@@ -106,8 +109,7 @@ static json_t *kernels_providers(const struct kset *ks, int family, int ph)
 
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int wf = 0; wf < DSV4_N_WFMT && (int)kset_op_family((enum dsv4_op)op) == family; wf++) {
-			const struct dsv4_plugin *p =
-				kset_slot(ks, (enum dsv4_op)op, (enum dsv4_phase)ph, (enum dsv4_wfmt)wf)->provider;
+			const struct dsv4_plugin *p = kernels_at(ks, op, ph, wf)->provider;
 			int i = 0;
 
 			while (i < n && seen[i] != p)
@@ -170,9 +172,8 @@ int verb_plugin_list(struct call *c, json_t **ret_reply, struct buf *why)
 		return r;
 	list = json_array();
 	for (int k = 0; k < DSV4_N_OP * DSV4_N_PHASE * DSV4_N_WFMT; k++) {
-		const struct dsv4_plugin *p = kset_slot(ks, (enum dsv4_op)(k / DSV4_N_WFMT / DSV4_N_PHASE),
-							(enum dsv4_phase)(k / DSV4_N_WFMT % DSV4_N_PHASE),
-							(enum dsv4_wfmt)(k % DSV4_N_WFMT))->provider;
+		const struct dsv4_plugin *p = kernels_at(ks, k / DSV4_N_WFMT / DSV4_N_PHASE,
+							 k / DSV4_N_WFMT % DSV4_N_PHASE, k % DSV4_N_WFMT)->provider;
 		int i = 0;
 
 		while (i < n && seen[i] != p)
