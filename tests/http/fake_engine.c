@@ -102,14 +102,15 @@ void fake_engine_set(struct engine *e, const struct engine_status *s)
 	lock_drop(&e->lock);
 }
 
-json_t *fake_engine_last(struct engine *e)
+char *fake_engine_last(struct engine *e)
 {
-	json_t *v;
+	char *text;
 
 	lock_take(&e->lock);
-	v = json_incref(e->last);
+	text = json_dumps(e->last, JSON_COMPACT);
 	lock_drop(&e->lock);
-	return v;
+	must(text);
+	return text;
 }
 
 /* ---- engine.h ---- */
@@ -225,7 +226,7 @@ static void fake_step(struct generation *g, const char *s, size_t len)
 	case 't': fake_finish(g, GEN_TOOL_CALLS, 0, "tool_calls"); break;
 	case 'x': fake_finish(g, GEN_ERROR, RC_KERNEL, text); break;
 	case 'y': fake_finish(g, GEN_CANCELLED, RC_CANCELLED, "operator"); break;
-	default: must(!"unknown step");
+	default: must_fail("a known step", __FILE__, __LINE__, __func__);
 	}
 }
 

@@ -21,7 +21,7 @@ void fake_engine_release(struct engine *e);
 void fake_engine_wait_live(struct engine *e, int n);
 void fake_engine_counts(struct engine *e, int *ret_submitted, int *ret_cancelled);
 void fake_engine_set(struct engine *e, const struct engine_status *s);
-/* What the last engine_submit() was given, as JSON; the caller owns it. */
-json_t *fake_engine_last(struct engine *e);
+/* What the last engine_submit() was given, as JSON text; the caller frees it. */
+char *fake_engine_last(struct engine *e);
 
 #endif
