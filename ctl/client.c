@@ -96,6 +96,8 @@ int client_send(struct client *c, const char *method, json_t *params, bool more,
 			sent += (size_t)n;
 		else if (errno == EAGAIN)
 			r = client_poll(c, POLLOUT, until);
+		else if (errno == EPIPE)
+			break; /* refused before we spoke: the reply that says why is already here */
 		else if (errno != EINTR)
 			r = -errno;
 		if (r)

@@ -15,7 +15,7 @@
 #define CONTROL_MAX_REPLY (32u << 20)  /* bytes; a longer one becomes the error TooLarge */
 #define CONTROL_MAX_OUT (256u << 20)   /* bytes of all replies that wait for their readers */
 #define CONTROL_IN_MS 10000            /* a call must be complete this long after its first byte */
-#define CONTROL_OUT_MS 30000           /* a peer must take at least one byte of its reply in this time */
+#define CONTROL_OUT_MS 10000           /* a peer must take at least one byte of its reply in this time */
 
 struct control;
 struct conn;

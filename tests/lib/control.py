@@ -9,7 +9,7 @@ import os
 import re
 import socket
 
-from daemon import SRC
+from client import SRC
 
 IFACES = os.path.join(SRC, "ctl", "iface")
 
