@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define FORWARD_MAX_TOKENS (1 << 20) /* per step: keeps token counts well inside an int */
+#define FORWARD_MAX_SCORES ((int64_t)1 << 24) /* 64 MiB */
 
 /* ---- life and memory ---- */
 
@@ -20,6 +21,7 @@ struct forward *forward_new(const struct model *m, struct pool *p)
 
 	f->m = m;
 	f->pool = p;
+	f->max_scores = FORWARD_MAX_SCORES;
 	return f;
 }
 

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#define FORWARD_SCORES ((int64_t)1 << 24) /* index scores held at once, 64 MiB; longer batches are scored in slices */
-
 static const struct sequence_layer *forward_shape(const struct forward *f)
 {
 	return &f->m->layout.layer[f->layer];
@@ -287,7 +285,7 @@ static int forward_choose_rows(struct forward *f, int64_t *ret_ldr)
 {
 	int64_t most = forward_count_visible(f), k = f->num->index_topk;
 	int64_t ldr = most < k ? most : k, lds = most > k ? most : 0;
-	int64_t slice = lds && FORWARD_SCORES / lds < f->n_tok ? FORWARD_SCORES / lds : f->n_tok;
+	int64_t slice = lds && f->max_scores / lds < f->n_tok ? f->max_scores / lds : f->n_tok;
 	int rc;
 
 	ldr = ldr > 0 ? ldr : 1;

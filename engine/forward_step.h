@@ -61,6 +61,7 @@ struct forward {
 	const struct model *m;
 	struct pool *pool;
 	size_t cap[FORWARD_N_BUF];     /* bytes */
+	int64_t max_scores;            /* index scores held at once; longer batches are scored in slices */
 #define BUF(name, type, ...) type *name;
 	FORWARD_BUFS(BUF)
 	FORWARD_OTHER_BUFS(BUF)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * bit_identity.c - a token's logits are the same bits however its tokens were cut, batched and threaded.
  * Threads: main and the pool's. Locks: none. */
+#include "engine/forward_step.h"
 #include "tests/unit/tinykit.h"
 
 #include <stdio.h>
@@ -17,17 +18,19 @@ struct variant {
 	int chunk;     /* tokens per prefill step */
 	int split;     /* from this token on, one at a time by the decode slots */
 	int mates;     /* other sequences in every step, half of them before this one */
+	int64_t scores; /* index scores held at once; 0: as many as usual */
 };
 
 static const struct variant variants[] = {
-	{ "chunks of 128", 128, N_TOK, 0 },
-	{ "chunks of 64", 64, N_TOK, 0 },
-	{ "chunks of 7", 7, N_TOK, 0 },
-	{ "chunks of 1", 1, N_TOK, 0 },
-	{ "decode from 127", 127, 127, 0 },
-	{ "decode from 200, chunks of 30", 30, 200, 0 },
-	{ "2 mates, chunks of 50", 50, N_TOK, 2 },
-	{ "3 mates, chunks of 64, decode from 260", 64, 260, 3 },
+	{ "chunks of 128", 128, N_TOK, 0, 0 },
+	{ "chunks of 64", 64, N_TOK, 0, 0 },
+	{ "chunks of 7", 7, N_TOK, 0, 0 },
+	{ "chunks of 1", 1, N_TOK, 0, 0 },
+	{ "decode from 127", 127, 127, 0, 0 },
+	{ "decode from 200, chunks of 30", 30, 200, 0, 0 },
+	{ "2 mates, chunks of 50", 50, N_TOK, 2, 0 },
+	{ "2 mates, chunks of 60, scored in slices", 60, N_TOK, 2, 1000 },
+	{ "3 mates, chunks of 64, decode from 260", 64, 260, 3, 0 },
 };
 
 struct fixture {
@@ -61,6 +64,9 @@ static void run(struct fixture *f, struct tinykit *k, const struct numerics *num
 	size_t vocab = (size_t)k->vocab;
 	float *out = malloc((N_TOK + MAX_MATES) * vocab * sizeof *out);
 
+	int64_t max_scores = k->forward->max_scores;
+
+	k->forward->max_scores = v->scores ? v->scores : max_scores;
 	for (int i = 0; i < v->mates; i++)
 		mate[i] = tinykit_sequence(k);
 	for (int pos = 0, n; pos < N_TOK; pos += n) {
@@ -80,6 +86,7 @@ static void run(struct fixture *f, struct tinykit *k, const struct numerics *num
 			skip += item[i].n_logits;
 		memcpy(logits + (size_t)pos * vocab, out + (size_t)skip * vocab, (size_t)n * vocab * sizeof *out);
 	}
+	k->forward->max_scores = max_scores;
 	sequence_free(&s);
 	for (int i = 0; i < v->mates; i++)
 		sequence_free(&mate[i]);

@@ -3,11 +3,13 @@
  * Threads: main and the pool's. Locks: the pool's. */
 #include "engine/pool.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -56,6 +58,34 @@ static void test_many_short_jobs(void **state)
 		unsigned char seen[8] = { 0 };
 
 		pool_host.parallel_for(pool_exec(p), 8, 1, count, seen);
+		assert_memory_equal(seen, ((unsigned char[8]){ 1, 1, 1, 1, 1, 1, 1, 1 }), 8);
+	}
+	pool_free(&p);
+}
+
+static pthread_t caller;
+
+/* Slow on a worker, so that the caller runs out of slices first. */
+static void count_slowly(void *arg, int64_t begin, int64_t end)
+{
+	if (!pthread_equal(pthread_self(), caller))
+		usleep(3000);
+	else
+		usleep(300);
+	count(arg, begin, end);
+}
+
+static void test_waits_for_slow_slices(void **state)
+{
+	struct pool *p;
+
+	(void)state;
+	caller = pthread_self();
+	assert_int_equal(pool_new(2, &p), 0);
+	for (int i = 0; i < 20; i++) {
+		unsigned char seen[8] = { 0 };
+
+		pool_host.parallel_for(pool_exec(p), 8, 1, count_slowly, seen);
 		assert_memory_equal(seen, ((unsigned char[8]){ 1, 1, 1, 1, 1, 1, 1, 1 }), 8);
 	}
 	pool_free(&p);
@@ -110,6 +140,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_index_once),
 		cmocka_unit_test(test_many_short_jobs),
+		cmocka_unit_test(test_waits_for_slow_slices),
 		cmocka_unit_test(test_scratch),
 		cmocka_unit_test(test_scratch_settles),
 	};

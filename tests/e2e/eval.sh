@@ -1,0 +1,51 @@
+#!/bin/sh
+# dsv4-eval's command line: what it refuses, with which words and which exit status.
+set -eu
+eval="$top_builddir/dsv4-eval"
+model="$top_srcdir/etc/tiny"
+cases="$top_srcdir/tests/data/golden/exact.safetensors"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+# want STATUS TEXT ARG...: the command ends with the status and says the text.
+want()
+{
+	status=$1 text=$2
+	shift 2
+	rc=0
+	"$eval" "$@" >"$dir/said" 2>&1 || rc=$?
+	if [ "$rc" -ne "$status" ] || ! grep -qF -- "$text" "$dir/said"; then
+		echo "dsv4-eval $*: exit $rc, wanted $status and \"$text\"; it said:" >&2
+		cat "$dir/said" >&2
+		failed=1
+	fi
+}
+
+printf 'not a tensor file' >"$dir/junk"
+want 0 "usage: dsv4-eval --model DIR" --help
+want 0 "dsv4-eval " --version
+want 2 "--model, --in and --out are needed"
+want 2 "--model, --in and --out are needed" --model "$model"
+want 2 "unrecognized option" --modle "$model"
+want 2 "what is meant by extra" --model "$model" --in "$cases" --out "$dir/o" extra
+want 2 "expected native or exact, found fast" --model "$model" --in "$cases" --out "$dir/o" --profile fast
+want 2 '--chunk: "0" is not a whole number' --model "$model" --in "$cases" --out "$dir/o" --chunk 0
+want 2 '--threads: "two" is not a whole number' --model "$model" --in "$cases" --out "$dir/o" --threads two
+want 2 "index_key: \"fp5\" is none of fp4|fp8|bf16|f32" --model "$model" --in "$cases" --out "$dir/o" --set index_key=fp5
+want 2 "expected PARAMETER=VALUE, found index_key" --model "$model" --in "$cases" --out "$dir/o" --set index_key
+want 2 'no parameter "topk"; there are: index_topk' --model "$model" --in "$cases" --out "$dir/o" --set topk=3
+want 2 'unknown family; there are: gemm' --model "$model" --in "$cases" --out "$dir/o" --kernels mla=ref
+want 69 'no plugin "attn-splitk" is loaded' --model "$model" --in "$cases" --out "$dir/o" --kernels attention=attn-splitk
+want 69 "$dir/none" --model "$dir/none" --in "$cases" --out "$dir/o"
+want 2 "$dir/none" --model "$model" --in "$dir/none" --out "$dir/o"
+want 2 "$dir/junk" --model "$model" --in "$dir/junk" --out "$dir/o"
+want 2 "no tensor is named NAME.tokens" --model "$model" --in "$model/model-00001-of-00002.safetensors" --out "$dir/o"
+want 2 "--diff takes two files" --diff "$cases"
+want 2 "$dir/junk" --diff "$cases" "$dir/junk"
+want 2 "no result in common" --diff "$cases" "$model/model-00001-of-00002.safetensors"
+want 0 "0 tensors beyond the tolerance" --diff "$cases" "$cases" --tolerance 0
+want 1 "BEYOND" --diff "$cases" "$top_srcdir/tests/data/golden/native.safetensors" --tolerance 1e-3
+want 0 "" --diff "$cases" "$top_srcdir/tests/data/golden/native.safetensors"
+[ ! -e "$dir/o" ] || { echo "a refused run left its output file" >&2; failed=1; }
+exit $failed
