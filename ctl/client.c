@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define CLIENT_SEND_MS 10000
+#define CLIENT_RETRY_MS 20
 
 struct client {
 	int fd;
@@ -49,6 +50,19 @@ int client_open(const char *path, struct client **ret_c, struct buf *why)
 	*ret_c = mem_new(sizeof **ret_c);
 	(*ret_c)->fd = fd;
 	return 0;
+}
+
+int client_open_patiently(const char *path, long timeout_ms, struct client **ret_c, struct buf *why)
+{
+	long long until = client_now() + timeout_ms;
+	int r;
+
+	while ((r = client_open(path, ret_c, why)) == -ENOENT || r == -ECONNREFUSED) {
+		if (client_now() >= until)
+			return r;
+		poll(NULL, 0, CLIENT_RETRY_MS);
+	}
+	return r;
 }
 
 void client_close(struct client **c)

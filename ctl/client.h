@@ -13,6 +13,8 @@ struct client;
 
 /* -errno; why names path and reason. */
 int client_open(const char *path, struct client **ret_c, struct buf *why);
+/* As client_open, but gives a daemon that is just starting up to timeout_ms to open its socket. */
+int client_open_patiently(const char *path, long timeout_ms, struct client **ret_c, struct buf *why);
 void client_close(struct client **c);
 /* Sends one call. `params` is borrowed and may be NULL. */
 int client_send(struct client *c, const char *method, json_t *params, bool more, struct buf *why);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define CTL_REPLY_MS 30000
+#define CTL_WAIT_S 60
 #define CTL_BAR 30
 
 enum ctl_exit {
@@ -202,11 +203,22 @@ static int ctl_replies(struct ctl *c, struct buf *why)
 	return code;
 }
 
+/* `wait` is what scripts call right after they started the daemon: its socket may not be there yet. */
+static int ctl_open(struct ctl *c, json_t *params, struct buf *why)
+{
+	json_t *timeout = json_object_get(params, "timeout");
+	long long s = timeout ? json_integer_value(timeout) : CTL_WAIT_S;
+
+	if (strcmp(c->verb->id, "wait"))
+		return client_open(c->socket, &c->client, why);
+	return client_open_patiently(c->socket, s < 0 || s > 86400 ? 0 : (long)s * 1000, &c->client, why);
+}
+
 static int ctl_call(struct ctl *c, json_t *params)
 {
 	struct buf why = { 0 };
 	bool more = !strcmp(c->verb->id, "probe_run");
-	int r = client_open(c->socket, &c->client, &why), code;
+	int r = ctl_open(c, params, &why), code;
 
 	r = r ? r : client_send(c->client, c->verb->method, params, more, &why);
 	code = r ? ctl_failed(r, &why) : ctl_replies(c, &why);
