@@ -2,6 +2,7 @@
  * jscan.c - reads JSON value by value, without building a tree.
  * Threads: any, one at a time per scanner. Locks: none. */
 #include "engine/jscan.h"
+#include "engine/utf8.h"
 
 #include <string.h>
 
@@ -97,27 +98,8 @@ static int jscan_unicode(struct jscan *s, char out[4])
 		if (low < 0xdc00 || low > 0xdfff)
 			return 0;
 		v = 0x10000 + ((v - 0xd800) << 10) + (low - 0xdc00);
-		out[0] = (char)(0xf0 | v >> 18);
-		out[1] = (char)(0x80 | (v >> 12 & 0x3f));
-		out[2] = (char)(0x80 | (v >> 6 & 0x3f));
-		out[3] = (char)(0x80 | (v & 0x3f));
-		return 4;
 	}
-	if (v <= 0 || (v >= 0xd800 && v <= 0xdfff))
-		return 0;
-	if (v < 0x80) {
-		out[0] = (char)v;
-		return 1;
-	}
-	if (v < 0x800) {
-		out[0] = (char)(0xc0 | v >> 6);
-		out[1] = (char)(0x80 | (v & 0x3f));
-		return 2;
-	}
-	out[0] = (char)(0xe0 | v >> 12);
-	out[1] = (char)(0x80 | (v >> 6 & 0x3f));
-	out[2] = (char)(0x80 | (v & 0x3f));
-	return 3;
+	return v <= 0 || (v >= 0xd800 && v <= 0xdfff) ? 0 : utf8_put((uint32_t)v, out);
 }
 
 /* After a backslash; the bytes it stands for, or 0. */
@@ -162,6 +144,8 @@ bool jscan_string(struct jscan *s, char *out, size_t size, size_t *ret_len)
 	s->p++;
 	if (n >= size)
 		return jscan_fail(s, "string too long");
+	if (utf8_valid(out, n) < n)
+		return jscan_fail(s, "string that is not UTF-8");
 	out[n] = '\0';
 	if (ret_len)
 		*ret_len = n;
@@ -184,6 +168,34 @@ bool jscan_count(struct jscan *s, int64_t *ret_v)
 		return jscan_fail(s, "expected a count");
 	*ret_v = v;
 	return true;
+}
+
+bool jscan_bool(struct jscan *s, bool *ret_v)
+{
+	char c = jscan_peek(s);
+
+	if ((c != 't' && c != 'f') || !jscan_skip(s))
+		return jscan_fail(s, "expected true or false");
+	*ret_v = c == 't';
+	return true;
+}
+
+bool jscan_pick(struct jscan *s, const struct jscan_member *m, size_t n)
+{
+	char key[256];
+
+	for (size_t i = 0; i < n; i++)
+		*m[i].ret_value = (struct jscan){ 0 };
+	for (jscan_enter(s, '{'); jscan_key(s, key, sizeof key, NULL); jscan_skip(s)) {
+		for (size_t i = 0; i < n; i++) {
+			if (strcmp(key, m[i].name) != 0)
+				continue;
+			if (m[i].ret_value->text)
+				return jscan_fail(s, "a second member of one name");
+			*m[i].ret_value = *s;
+		}
+	}
+	return !s->error;
 }
 
 /* A string of any length, undecoded. */

@@ -26,29 +26,29 @@ int tokenizer_file_bad(struct tokenizer_file *f, const char *fmt, ...)
 	return RC_MODEL;
 }
 
-int tokenizer_file_scanned(struct tokenizer_file *f, const struct json_scan *j, const char *field)
+int tokenizer_file_scanned(struct tokenizer_file *f, const struct jscan *j, const char *field)
 {
 	if (!j->error)
 		return 0;
-	return tokenizer_file_bad(f, "%s: expected %s at byte %zu", field, j->error, j->error_at);
+	return tokenizer_file_bad(f, "%s: %s (byte %zu)", field, j->error, jscan_at(j));
 }
 
-bool tokenizer_file_absent(struct json_scan j)
+bool tokenizer_file_absent(struct jscan j)
 {
-	return !j.text || json_scan_kind(&j) == 'n';
+	return !j.text || jscan_peek(&j) == 'n';
 }
 
-int tokenizer_file_flag(struct tokenizer_file *f, struct json_scan j, const char *field, bool *ret_value)
+int tokenizer_file_flag(struct tokenizer_file *f, struct jscan j, const char *field, bool *ret_value)
 {
 	*ret_value = false;
 	if (tokenizer_file_absent(j))
 		return 0;
-	json_scan_bool(&j, ret_value);
+	jscan_bool(&j, ret_value);
 	return tokenizer_file_scanned(f, &j, field);
 }
 
 /* A flag that may only be absent, null or false. */
-static int tokenizer_file_no(struct tokenizer_file *f, struct json_scan j, const char *field)
+static int tokenizer_file_no(struct tokenizer_file *f, struct jscan j, const char *field)
 {
 	bool set;
 	int rc = tokenizer_file_flag(f, j, field, &set);
@@ -56,61 +56,58 @@ static int tokenizer_file_no(struct tokenizer_file *f, struct json_scan j, const
 	return rc == 0 && set ? tokenizer_file_bad(f, "%s: true is not supported", field) : rc;
 }
 
-/* A string; refused unless it is `only` (when given). */
-static int tokenizer_file_string(struct tokenizer_file *f, struct json_scan j, const char *field, const char *only,
-				 struct json_text *ret_text)
+/* Reads a string into f->text; refused unless it is `only` (when given). */
+static int tokenizer_file_string(struct tokenizer_file *f, struct jscan j, const char *field, const char *only)
 {
 	if (!j.text)
 		return tokenizer_file_bad(f, "%s: missing", field);
-	if (!json_scan_string(&j, ret_text))
+	if (!jscan_string(&j, f->text, sizeof f->text, &f->text_len))
 		return tokenizer_file_scanned(f, &j, field);
-	if (only && !json_text_is(ret_text, only))
+	if (only && strcmp(f->text, only) != 0)
 		return tokenizer_file_bad(f, "%s: only \"%s\" is supported", field, only);
 	return 0;
 }
 
 /* null, or a sequence of nothing. */
-static int tokenizer_file_normalizer(struct tokenizer_file *f, struct json_scan j)
+static int tokenizer_file_normalizer(struct tokenizer_file *f, struct jscan j)
 {
-	struct json_scan type, list;
-	const struct json_member m[] = { { "type", &type }, { "normalizers", &list } };
-	struct json_text t;
+	struct jscan type, list;
+	const struct jscan_member m[] = { { "type", &type }, { "normalizers", &list } };
 	int rc;
 
 	if (tokenizer_file_absent(j))
 		return 0;
-	json_scan_pick(&j, m, mem_countof(m));
+	jscan_pick(&j, m, mem_countof(m));
 	rc = tokenizer_file_scanned(f, &j, "normalizer");
 	if (rc == 0)
-		rc = tokenizer_file_string(f, type, "normalizer.type", "Sequence", &t);
+		rc = tokenizer_file_string(f, type, "normalizer.type", "Sequence");
 	if (rc < 0)
 		return rc;
 	if (!list.text)
 		return tokenizer_file_bad(f, "normalizer.normalizers: missing");
-	if (json_scan_array(&list) && json_scan_element(&list))
+	if (jscan_enter(&list, '[') && jscan_next(&list))
 		return tokenizer_file_bad(f, "normalizer.normalizers: normalizing is not supported");
 	return tokenizer_file_scanned(f, &list, "normalizer.normalizers");
 }
 
-static int tokenizer_file_decoder(struct tokenizer_file *f, struct json_scan j)
+static int tokenizer_file_decoder(struct tokenizer_file *f, struct jscan j)
 {
-	struct json_scan type;
-	const struct json_member m[] = { { "type", &type } };
-	struct json_text t;
+	struct jscan type;
+	const struct jscan_member m[] = { { "type", &type } };
 
 	if (tokenizer_file_absent(j))
 		return tokenizer_file_bad(f, "decoder: only ByteLevel is supported");
-	if (!json_scan_pick(&j, m, mem_countof(m)))
+	if (!jscan_pick(&j, m, mem_countof(m)))
 		return tokenizer_file_scanned(f, &j, "decoder");
-	return tokenizer_file_string(f, type, "decoder.type", "ByteLevel", &t);
+	return tokenizer_file_string(f, type, "decoder.type", "ByteLevel");
 }
 
 /* ---- pre_tokenizer ---- */
 
-static int tokenizer_file_pattern(struct tokenizer_file *f, const struct json_text *t, bool literal, const char *field)
+static int tokenizer_file_pattern(struct tokenizer_file *f, const char *pattern, bool literal, const char *field)
 {
 	struct buf what = { 0 };
-	int rc = pretok_add(&f->t->pretok, t->s, t->len, literal, &what);
+	int rc = pretok_add(&f->t->pretok, pattern, strlen(pattern), literal, &what);
 
 	if (rc == RC_MODEL)
 		tokenizer_file_bad(f, "%s: %s", field, buf_str(&what));
@@ -119,71 +116,68 @@ static int tokenizer_file_pattern(struct tokenizer_file *f, const struct json_te
 }
 
 /* {"type": "Split", "pattern": {"Regex": ...}, "behavior": "Isolated"}; "invert" changes nothing when all pieces stay. */
-static int tokenizer_file_split(struct tokenizer_file *f, struct json_scan pattern, struct json_scan behavior)
+static int tokenizer_file_split(struct tokenizer_file *f, struct jscan pattern, struct jscan behavior)
 {
-	struct json_scan regex, string;
-	const struct json_member m[] = { { "Regex", &regex }, { "String", &string } };
-	struct json_text t;
-	int rc = tokenizer_file_string(f, behavior, "pre_tokenizer.behavior", "Isolated", &t);
+	struct jscan regex, string;
+	const struct jscan_member m[] = { { "Regex", &regex }, { "String", &string } };
+	int rc = tokenizer_file_string(f, behavior, "pre_tokenizer.behavior", "Isolated");
 
 	if (rc < 0)
 		return rc;
 	if (!pattern.text)
 		return tokenizer_file_bad(f, "pre_tokenizer.pattern: missing");
-	if (!json_scan_pick(&pattern, m, mem_countof(m)))
+	if (!jscan_pick(&pattern, m, mem_countof(m)))
 		return tokenizer_file_scanned(f, &pattern, "pre_tokenizer.pattern");
-	rc = tokenizer_file_string(f, string.text ? string : regex, "pre_tokenizer.pattern.Regex", NULL, &t);
-	return rc < 0 ? rc : tokenizer_file_pattern(f, &t, string.text != NULL, "pre_tokenizer.pattern");
+	rc = tokenizer_file_string(f, string.text ? string : regex, "pre_tokenizer.pattern.Regex", NULL);
+	return rc < 0 ? rc : tokenizer_file_pattern(f, f->text, string.text != NULL, "pre_tokenizer.pattern");
 }
 
 /* One step; *byte_level tells whether it, the last one, was ByteLevel. */
-static int tokenizer_file_step(struct tokenizer_file *f, struct json_scan *j, bool *byte_level)
+static int tokenizer_file_step(struct tokenizer_file *f, struct jscan *j, bool *byte_level)
 {
-	struct json_scan type, pattern, behavior, prefix, regex;
-	const struct json_member m[] = {
+	struct jscan type, pattern, behavior, prefix, regex;
+	const struct jscan_member m[] = {
 		{ "type", &type }, { "pattern", &pattern }, { "behavior", &behavior },
 		{ "add_prefix_space", &prefix }, { "use_regex", &regex },
 	};
-	const struct json_text gpt2 = { TOKENIZER_FILE_GPT2, strlen(TOKENIZER_FILE_GPT2) };
-	struct json_text t;
 	bool use = true;
 	int rc;
 
 	if (*byte_level)
 		return tokenizer_file_bad(f, "pre_tokenizer: a step after ByteLevel is not supported");
-	json_scan_pick(j, m, mem_countof(m));
+	jscan_pick(j, m, mem_countof(m));
 	rc = tokenizer_file_scanned(f, j, "pre_tokenizer");
 	if (rc == 0)
-		rc = tokenizer_file_string(f, type, "pre_tokenizer.type", NULL, &t);
+		rc = tokenizer_file_string(f, type, "pre_tokenizer.type", NULL);
 	if (rc < 0)
 		return rc;
-	if (json_text_is(&t, "Split"))
+	if (strcmp(f->text, "Split") == 0)
 		return tokenizer_file_split(f, pattern, behavior);
-	if (!json_text_is(&t, "ByteLevel"))
+	if (strcmp(f->text, "ByteLevel") != 0)
 		return tokenizer_file_bad(f, "pre_tokenizer.type: only Split and ByteLevel are supported");
 	*byte_level = true;
 	rc = tokenizer_file_no(f, prefix, "pre_tokenizer.add_prefix_space");
 	if (rc == 0 && regex.text) /* absent, it is true */
 		rc = tokenizer_file_flag(f, regex, "pre_tokenizer.use_regex", &use);
-	return rc < 0 || !use ? rc : tokenizer_file_pattern(f, &gpt2, false, "pre_tokenizer.use_regex");
+	return rc < 0 || !use ? rc : tokenizer_file_pattern(f, TOKENIZER_FILE_GPT2, false, "pre_tokenizer.use_regex");
 }
 
 /* One step, or a sequence of them that ends with ByteLevel. */
-static int tokenizer_file_pre_tokenizer(struct tokenizer_file *f, struct json_scan j)
+static int tokenizer_file_pre_tokenizer(struct tokenizer_file *f, struct jscan j)
 {
-	struct json_scan list, whole = j;
-	const struct json_member m[] = { { "pretokenizers", &list } };
+	struct jscan list, whole = j;
+	const struct jscan_member m[] = { { "pretokenizers", &list } };
 	bool byte_level = false;
 	int rc = 0;
 
 	if (tokenizer_file_absent(j))
 		return tokenizer_file_bad(f, "pre_tokenizer: missing");
-	if (!json_scan_pick(&j, m, mem_countof(m)))
+	if (!jscan_pick(&j, m, mem_countof(m)))
 		return tokenizer_file_scanned(f, &j, "pre_tokenizer");
 	if (!list.text) {
 		rc = tokenizer_file_step(f, &whole, &byte_level);
 	} else {
-		for (json_scan_array(&list); rc == 0 && json_scan_element(&list);)
+		for (jscan_enter(&list, '['); rc == 0 && jscan_next(&list);)
 			rc = tokenizer_file_step(f, &list, &byte_level);
 		if (rc == 0)
 			rc = tokenizer_file_scanned(f, &list, "pre_tokenizer.pretokenizers");
@@ -196,34 +190,32 @@ static int tokenizer_file_pre_tokenizer(struct tokenizer_file *f, struct json_sc
 /* ---- the whole ---- */
 
 /* null or "". */
-static int tokenizer_file_empty(struct tokenizer_file *f, struct json_scan j, const char *field)
+static int tokenizer_file_empty(struct tokenizer_file *f, struct jscan j, const char *field)
 {
-	struct json_text t;
 
-	return tokenizer_file_absent(j) ? 0 : tokenizer_file_string(f, j, field, "", &t);
+	return tokenizer_file_absent(j) ? 0 : tokenizer_file_string(f, j, field, "");
 }
 
 /* With every byte in the vocabulary, unk_token, fuse_unk and byte_fallback have nothing to do. */
-static int tokenizer_file_model(struct tokenizer_file *f, struct json_scan j, const struct json_scan *added)
+static int tokenizer_file_model(struct tokenizer_file *f, struct jscan j, const struct jscan *added)
 {
-	struct json_scan type, vocab, merges, dropout, whole, prefix, suffix;
-	const struct json_member m[] = {
+	struct jscan type, vocab, merges, dropout, whole, prefix, suffix;
+	const struct jscan_member m[] = {
 		{ "type", &type }, { "vocab", &vocab }, { "merges", &merges }, { "dropout", &dropout },
 		{ "ignore_merges", &whole }, { "continuing_subword_prefix", &prefix }, { "end_of_word_suffix", &suffix },
 	};
-	struct json_text t;
 	int rc = 0;
 
 	if (!j.text)
 		return tokenizer_file_bad(f, "model: missing");
-	if (!json_scan_pick(&j, m, mem_countof(m)))
+	if (!jscan_pick(&j, m, mem_countof(m)))
 		return tokenizer_file_scanned(f, &j, "model");
 	if (!vocab.text || !merges.text)
 		return tokenizer_file_bad(f, "model.%s: missing", vocab.text ? "merges" : "vocab");
 	if (!tokenizer_file_absent(dropout))
 		return tokenizer_file_bad(f, "model.dropout: not supported");
 	if (type.text)
-		rc = tokenizer_file_string(f, type, "model.type", "BPE", &t);
+		rc = tokenizer_file_string(f, type, "model.type", "BPE");
 	if (rc == 0)
 		rc = tokenizer_file_no(f, whole, "model.ignore_merges");
 	if (rc == 0)
@@ -237,18 +229,18 @@ static int tokenizer_file_model(struct tokenizer_file *f, struct json_scan j, co
 
 int tokenizer_file_parse(struct tokenizer *t, const char *json, size_t len, const char *name, struct buf *why)
 {
-	struct tokenizer_file f = { .t = t, .name = name, .why = why };
-	struct json_scan root, added, normalizer, pre_tokenizer, decoder, model;
-	const struct json_member m[] = {
+	struct tokenizer_file f = { .t = t, .name = name, .why = why, .text_len = 0 };
+	struct jscan root, added, normalizer, pre_tokenizer, decoder, model;
+	const struct jscan_member m[] = {
 		{ "added_tokens", &added }, { "normalizer", &normalizer }, { "pre_tokenizer", &pre_tokenizer },
 		{ "decoder", &decoder }, { "model", &model },
 	};
 	int rc;
 
-	json_scan_init(&root, json, len, &f.scratch);
+	jscan_init(&root, json, len);
 	if (len > TOKENIZER_MAX_FILE)
 		rc = tokenizer_file_bad(&f, "%zu bytes (limit %zu)", len, TOKENIZER_MAX_FILE);
-	else if (!json_scan_pick(&root, m, mem_countof(m)) || !json_scan_end(&root))
+	else if (!jscan_pick(&root, m, mem_countof(m)) || !jscan_done(&root))
 		rc = tokenizer_file_scanned(&f, &root, "JSON");
 	else
 		rc = tokenizer_file_normalizer(&f, normalizer);
@@ -258,6 +250,5 @@ int tokenizer_file_parse(struct tokenizer *t, const char *json, size_t len, cons
 		rc = tokenizer_file_pre_tokenizer(&f, pre_tokenizer);
 	if (rc == 0)
 		rc = tokenizer_file_model(&f, model, &added);
-	buf_fini(&f.scratch);
 	return rc;
 }

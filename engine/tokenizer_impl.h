@@ -6,7 +6,7 @@
 
 #include "engine/added.h"
 #include "engine/bpe.h"
-#include "engine/json_scan.h"
+#include "engine/jscan.h"
 #include "engine/pretok.h"
 #include "engine/vocab.h"
 
@@ -21,26 +21,29 @@ struct tokenizer {
 	struct added added[TOKENIZER_ROUNDS];
 };
 
+#define TOKENIZER_FILE_TEXT 65536
+
 /* One reading of one file. */
 struct tokenizer_file {
 	struct tokenizer *t;
 	const char *name;
 	struct buf *why;
-	struct buf scratch; /* of the scans */
+	char text[TOKENIZER_FILE_TEXT]; /* the last string */
+	size_t text_len;
 };
 
 /* Fills a zeroed tokenizer; on failure the caller frees it. */
 int tokenizer_file_parse(struct tokenizer *t, const char *json, size_t len, const char *name, struct buf *why);
-/* RC_MODEL, with why "NAME: ..."; and, when the scan has met an error, "NAME: FIELD: expected ... at byte ...". */
+/* RC_MODEL, with why "NAME: ..."; and, when the scan has met an error, "NAME: FIELD: expected ... (byte N)". */
 int tokenizer_file_bad(struct tokenizer_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int tokenizer_file_scanned(struct tokenizer_file *f, const struct json_scan *j, const char *field);
+int tokenizer_file_scanned(struct tokenizer_file *f, const struct jscan *j, const char *field);
 /* Not there, or null. */
-bool tokenizer_file_absent(struct json_scan j);
+bool tokenizer_file_absent(struct jscan j);
 /* true or false; absent is false. */
-int tokenizer_file_flag(struct tokenizer_file *f, struct json_scan j, const char *field, bool *ret_value);
+int tokenizer_file_flag(struct tokenizer_file *f, struct jscan j, const char *field, bool *ret_value);
 
-/* tokenizer_tables.c: model.vocab and added_tokens, then model.merges. Cursors as json_scan_pick left them. */
-int tokenizer_tables_tokens(struct tokenizer_file *f, const struct json_scan *vocab, const struct json_scan *added);
-int tokenizer_tables_merges(struct tokenizer_file *f, const struct json_scan *merges);
+/* tokenizer_tables.c: model.vocab and added_tokens, then model.merges. Cursors as jscan_pick left them. */
+int tokenizer_tables_tokens(struct tokenizer_file *f, const struct jscan *vocab, const struct jscan *added);
+int tokenizer_tables_merges(struct tokenizer_file *f, const struct jscan *merges);
 
 #endif

@@ -13,7 +13,8 @@
 /* A token as the file gives it: a member of model.vocab, or an element of added_tokens. */
 struct tokenizer_entry {
 	int64_t id;
-	struct json_text text;
+	const char *text;
+	size_t len;
 	int index; /* in added_tokens; -1: of the vocabulary */
 	bool special, normalized;
 };
@@ -31,10 +32,10 @@ static int tokenizer_tables_count(struct tokenizer_tables *s, const struct token
 	if (e->id < 0 || e->id >= VOCAB_MAX)
 		return tokenizer_file_bad(s->f, "%s: id %lld (limit %d)", e->index < 0 ? "model.vocab" : "added_tokens",
 					  (long long)e->id, VOCAB_MAX - 1);
-	if (e->index >= 0 && (e->text.len == 0 || e->text.len > ADDED_MAX_LEN || e->index >= ADDED_MAX))
+	if (e->index >= 0 && (e->len == 0 || e->len > ADDED_MAX_LEN || e->index >= ADDED_MAX))
 		return tokenizer_file_bad(s->f, "added_tokens[%d].content: %zu bytes (limit %d, and %d tokens)", e->index,
-					  e->text.len, ADDED_MAX_LEN, ADDED_MAX);
-	s->n_bytes += e->text.len;
+					  e->len, ADDED_MAX_LEN, ADDED_MAX);
+	s->n_bytes += e->len;
 	if (e->id > s->max_id)
 		s->max_id = e->id;
 	return 0;
@@ -45,14 +46,14 @@ static int tokenizer_tables_fill_added(struct tokenizer_tables *s, const struct 
 {
 	struct tokenizer *t = s->f->t;
 	unsigned flags = VOCAB_ADDED | (e->special ? VOCAB_SPECIAL : 0);
-	int32_t id = (int32_t)e->id, known = vocab_find(&t->vocab, e->text.s, e->text.len);
+	int32_t id = (int32_t)e->id, known = vocab_find(&t->vocab, e->text, e->len);
 
-	if (known < 0 && vocab_add(&t->vocab, id, e->text.s, e->text.len, flags) < 0)
+	if (known < 0 && vocab_add(&t->vocab, id, e->text, e->len, flags) < 0)
 		return tokenizer_file_bad(s->f, "added_tokens[%d].id: %d is the id of another token", e->index, id);
 	if (known >= 0 && (known != id || (t->vocab.token[id].flags & VOCAB_ADDED)))
 		return tokenizer_file_bad(s->f, "added_tokens[%d].content: the token has id %d already", e->index, known);
 	t->vocab.token[id].flags |= (uint8_t)flags;
-	added_add(&t->added[e->normalized ? TOKENIZER_NORMALIZED : TOKENIZER_RAW], e->text.s, e->text.len, id);
+	added_add(&t->added[e->normalized ? TOKENIZER_NORMALIZED : TOKENIZER_RAW], e->text, e->len, id);
 	return 0;
 }
 
@@ -60,18 +61,18 @@ static int tokenizer_tables_fill(struct tokenizer_tables *s, const struct tokeni
 {
 	if (e->index >= 0)
 		return tokenizer_tables_fill_added(s, e);
-	if (vocab_add(&s->f->t->vocab, (int32_t)e->id, e->text.s, e->text.len, 0) < 0)
+	if (vocab_add(&s->f->t->vocab, (int32_t)e->id, e->text, e->len, 0) < 0)
 		return tokenizer_file_bad(s->f, "model.vocab: id %lld or its token is there twice", (long long)e->id);
 	return 0;
 }
 
-static int tokenizer_tables_vocab(struct tokenizer_tables *s, struct json_scan j)
+static int tokenizer_tables_vocab(struct tokenizer_tables *s, struct jscan j)
 {
-	struct tokenizer_entry e = { .index = -1 };
+	struct tokenizer_entry e = { .text = s->f->text, .index = -1 };
 	int rc = 0;
 
-	for (json_scan_object(&j); rc == 0 && json_scan_member(&j, &e.text);)
-		if (json_scan_int(&j, &e.id))
+	for (jscan_enter(&j, '{'); rc == 0 && jscan_key(&j, s->f->text, sizeof s->f->text, &e.len);)
+		if (jscan_count(&j, &e.id))
 			rc = s->entry(s, &e);
 	return rc < 0 ? rc : tokenizer_file_scanned(s->f, &j, "model.vocab");
 }
@@ -83,19 +84,19 @@ static const char *tokenizer_tables_field(char out[64], int index, const char *m
 	return out;
 }
 
-static int tokenizer_tables_added_one(struct tokenizer_tables *s, struct json_scan *j, int index)
+static int tokenizer_tables_added_one(struct tokenizer_tables *s, struct jscan *j, int index)
 {
-	struct json_scan id, content, special, normalized, strict[3];
-	const struct json_member m[] = {
+	struct jscan id, content, special, normalized, strict[3];
+	const struct jscan_member m[] = {
 		{ "id", &id }, { "content", &content }, { "special", &special }, { "normalized", &normalized },
 		{ "single_word", &strict[0] }, { "lstrip", &strict[1] }, { "rstrip", &strict[2] },
 	};
-	struct tokenizer_entry e = { .index = index };
+	struct tokenizer_entry e = { .text = s->f->text, .index = index };
 	char field[64];
 	bool set = false;
 	int rc;
 
-	if (!json_scan_pick(j, m, mem_countof(m)))
+	if (!jscan_pick(j, m, mem_countof(m)))
 		return tokenizer_file_scanned(s->f, j, tokenizer_tables_field(field, index, "*"));
 	if (!id.text || !content.text)
 		return tokenizer_file_bad(s->f, "added_tokens[%d].%s: missing", index, id.text ? "content" : "id");
@@ -106,25 +107,25 @@ static int tokenizer_tables_added_one(struct tokenizer_tables *s, struct json_sc
 		rc = tokenizer_file_flag(s->f, strict[i], tokenizer_tables_field(field, index, m[4 + i].name), &set);
 	if (rc == 0 && set)
 		rc = tokenizer_file_bad(s->f, "%s: true is not supported", field);
-	if (rc == 0 && !json_scan_int(&id, &e.id))
+	if (rc == 0 && !jscan_count(&id, &e.id))
 		rc = tokenizer_file_scanned(s->f, &id, tokenizer_tables_field(field, index, "id"));
-	if (rc == 0 && !json_scan_string(&content, &e.text))
+	if (rc == 0 && !jscan_string(&content, s->f->text, sizeof s->f->text, &e.len))
 		rc = tokenizer_file_scanned(s->f, &content, tokenizer_tables_field(field, index, "content"));
 	return rc < 0 ? rc : s->entry(s, &e);
 }
 
-static int tokenizer_tables_added(struct tokenizer_tables *s, struct json_scan j)
+static int tokenizer_tables_added(struct tokenizer_tables *s, struct jscan j)
 {
 	int rc = 0, n = 0;
 
 	if (tokenizer_file_absent(j))
 		return 0;
-	for (json_scan_array(&j); rc == 0 && json_scan_element(&j); n++)
+	for (jscan_enter(&j, '['); rc == 0 && jscan_next(&j); n++)
 		rc = tokenizer_tables_added_one(s, &j, n);
 	return rc < 0 ? rc : tokenizer_file_scanned(s->f, &j, "added_tokens");
 }
 
-int tokenizer_tables_tokens(struct tokenizer_file *f, const struct json_scan *vocab, const struct json_scan *added)
+int tokenizer_tables_tokens(struct tokenizer_file *f, const struct jscan *vocab, const struct jscan *added)
 {
 	struct tokenizer_tables s = { .f = f, .entry = tokenizer_tables_count, .max_id = -1 };
 	struct tokenizer *t = f->t;
@@ -153,46 +154,41 @@ int tokenizer_tables_tokens(struct tokenizer_file *f, const struct json_scan *vo
 
 /* ---- merges ---- */
 
-/* "left right" or ["left", "right"]: both names go to pair, one after the other; *ret_left is the length of the first. */
-static int tokenizer_tables_pair(struct json_scan *j, struct buf *pair, size_t *ret_left)
+/* "left right" or ["left", "right"]: reads both names into f->text, one after the other. */
+static bool tokenizer_tables_pair(struct tokenizer_file *f, struct jscan *j, size_t *ret_left)
 {
-	struct json_text t;
-	const char *space;
-	int n = 0;
+	char *space;
+	size_t len = 0;
+	int n;
 
-	buf_clear(pair);
-	if (json_scan_kind(j) == '"') {
-		if (!json_scan_string(j, &t))
-			return -EINVAL;
-		space = memchr(t.s, ' ', t.len);
-		if (!space)
-			return -EINVAL;
-		*ret_left = (size_t)(space - t.s);
-		buf_add(pair, t.s, *ret_left);
-		buf_add(pair, space + 1, t.len - *ret_left - 1);
-		return 0;
+	f->text_len = 0;
+	if (jscan_peek(j) == '"') {
+		if (!jscan_string(j, f->text, sizeof f->text, &f->text_len) || !(space = strchr(f->text, ' ')))
+			return false;
+		*ret_left = (size_t)(space - f->text);
+		memmove(space, space + 1, f->text_len-- - *ret_left); /* with the NUL */
+		return true;
 	}
-	for (json_scan_array(j); json_scan_element(j) && json_scan_string(j, &t); n++) {
-		if (n == 1)
-			*ret_left = pair->len;
-		buf_add(pair, t.s, t.len);
+	for (n = 0, jscan_enter(j, '['); jscan_next(j); n++) {
+		*ret_left = f->text_len;
+		if (n == 2 || !jscan_string(j, f->text + f->text_len, sizeof f->text - f->text_len, &len))
+			return false;
+		f->text_len += len;
 	}
-	return n == 2 ? 0 : -EINVAL;
+	return n == 2 && !j->error;
 }
 
-static int tokenizer_tables_merge(struct tokenizer_file *f, struct json_scan *j, struct buf *pair, int rank)
+static int tokenizer_tables_merge(struct tokenizer_file *f, struct jscan *j, int rank)
 {
 	const struct vocab *v = &f->t->vocab;
 	struct bpe_merge m = { .rank = rank };
-	const char *s;
 	size_t left;
 
-	if (tokenizer_tables_pair(j, pair, &left) < 0)
+	if (!tokenizer_tables_pair(f, j, &left))
 		return tokenizer_file_bad(f, "model.merges[%d]: expected \"left right\" or [\"left\", \"right\"]", rank);
-	s = buf_str(pair);
-	m.left = vocab_find(v, s, left);
-	m.right = vocab_find(v, s + left, pair->len - left);
-	m.id = vocab_find(v, s, pair->len);
+	m.left = vocab_find(v, f->text, left);
+	m.right = vocab_find(v, f->text + left, f->text_len - left);
+	m.id = vocab_find(v, f->text, f->text_len);
 	if (m.left < 0 || m.right < 0 || m.id < 0)
 		return tokenizer_file_bad(f, "model.merges[%d]: %s is not in the vocabulary", rank,
 					  m.left < 0 ? "its left side" : m.right < 0 ? "its right side" : "the result");
@@ -202,14 +198,13 @@ static int tokenizer_tables_merge(struct tokenizer_file *f, struct json_scan *j,
 	return 0;
 }
 
-int tokenizer_tables_merges(struct tokenizer_file *f, const struct json_scan *merges)
+int tokenizer_tables_merges(struct tokenizer_file *f, const struct jscan *merges)
 {
-	struct json_scan j = *merges;
-	struct buf pair = { 0 };
+	struct jscan j = *merges;
 	int n = 0, rc;
 
-	for (json_scan_array(&j); json_scan_element(&j); n++)
-		json_scan_skip(&j);
+	for (jscan_enter(&j, '['); jscan_next(&j); n++)
+		jscan_skip(&j);
 	rc = tokenizer_file_scanned(f, &j, "model.merges");
 	if (rc == 0 && n > TOKENIZER_TABLES_MAX_MERGES)
 		rc = tokenizer_file_bad(f, "model.merges: %d merges (limit %d)", n, TOKENIZER_TABLES_MAX_MERGES);
@@ -217,9 +212,8 @@ int tokenizer_tables_merges(struct tokenizer_file *f, const struct json_scan *me
 		rc = bpe_init(&f->t->bpe, n);
 	j = *merges;
 	n = 0;
-	for (json_scan_array(&j); rc == 0 && json_scan_element(&j); n++)
-		rc = tokenizer_tables_merge(f, &j, &pair, n);
-	buf_fini(&pair);
+	for (jscan_enter(&j, '['); rc == 0 && jscan_next(&j); n++)
+		rc = tokenizer_tables_merge(f, &j, n);
 	vocab_drop_names(&f->t->vocab);
 	return rc;
 }

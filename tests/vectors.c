@@ -5,9 +5,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <zlib.h>
-
-#define VECTORS_MAX_FILE ((size_t)256 << 20)
 
 /* VERB(name, number of arguments, their names, call) */
 #define VECTORS_VERBS \
@@ -34,42 +31,6 @@ static const struct vectors_verb vectors_verbs[] = {
 #undef VERB
 	{ NULL, NULL, 0, NULL },
 };
-
-int vectors_read(const char *path, struct buf *ret_data)
-{
-	gzFile f = gzopen(path, "rb");
-	char chunk[65536];
-	int n = 0, bad;
-
-	if (!f) {
-		perror(path);
-		return -1;
-	}
-	buf_clear(ret_data);
-	while (ret_data->len <= VECTORS_MAX_FILE && (n = gzread(f, chunk, sizeof chunk)) > 0)
-		buf_add(ret_data, chunk, (size_t)n);
-	bad = n != 0;
-	if (gzclose(f) != Z_OK || bad) {
-		fprintf(stderr, "%s: unreadable, or larger than %zu bytes\n", path, VECTORS_MAX_FILE);
-		return -1;
-	}
-	return 0;
-}
-
-json_t *vectors_load(const char *path)
-{
-	struct buf data = { 0 };
-	json_error_t e;
-	json_t *j = NULL;
-
-	if (vectors_read(path, &data) == 0) {
-		j = json_loadb(buf_str(&data), data.len, JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
-		if (!j)
-			fprintf(stderr, "%s:%d:%d: %s\n", path, e.line, e.column, e.text);
-	}
-	buf_fini(&data);
-	return j;
-}
 
 int vectors_verdict(int n_passed, int n_failed)
 {
