@@ -32,12 +32,6 @@ static const struct vectors_verb vectors_verbs[] = {
 	{ NULL, NULL, 0, NULL },
 };
 
-int vectors_verdict(int n_passed, int n_failed)
-{
-	printf("%d passed, %d failed\n", n_passed, n_failed);
-	return n_failed > 0;
-}
-
 static int vectors_usage(const char *program)
 {
 	for (const struct vectors_verb *v = vectors_verbs; v->name; v++)

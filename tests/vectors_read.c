@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * vectors_read.c - reads vector files, compressed or not.
+ * vectors_read.c - reads vector files, compressed or not, and reports how many cases passed.
  * Threads: main only. Locks: none. */
 #include "tests/vectors.h"
 
@@ -42,4 +42,10 @@ json_t *vectors_load(const char *path)
 	}
 	buf_fini(&data);
 	return j;
+}
+
+int vectors_verdict(int n_passed, int n_failed)
+{
+	printf("%d passed, %d failed\n", n_passed, n_failed);
+	return n_failed > 0;
 }
