@@ -48,8 +48,6 @@ static int checkpoint_slurp(const char *dir, const char *name, size_t max, struc
 	char *path = checkpoint_path(dir, name);
 	int rc = access(path, F_OK) < 0 && errno == ENOENT ? RC_NOT_FOUND : mapfile_slurp(path, max, text, why);
 
-	if (rc == RC_NOT_FOUND)
-		buf_why(why, rc, "%s: no such file", path);
 	free(path);
 	return rc;
 }
@@ -60,7 +58,7 @@ static int checkpoint_configs(struct checkpoint *ck, struct buf *why)
 	int rc = checkpoint_slurp(ck->dir, "config.json", CHECKPOINT_MAX_CONFIG, &text, why);
 
 	if (rc == RC_NOT_FOUND)
-		rc = RC_MODEL;
+		rc = buf_why(why, RC_MODEL, "%s/config.json: no such file", ck->dir);
 	rc = rc ? rc : model_config_parse(buf_str(&text), text.len, &ck->config, why);
 	if (rc == 0) {
 		rc = checkpoint_slurp(ck->dir, "generation_config.json", CHECKPOINT_MAX_CONFIG, &text, why);
@@ -189,13 +187,14 @@ static int checkpoint_names(struct checkpoint *ck, struct buf *why)
 /* Index and headers must tell the same: a tensor that either lacks means that files of two releases are mixed. */
 static int checkpoint_agree(const struct checkpoint *ck, const struct checkpoint_index *ix, struct buf *why)
 {
-	int i, at, absent = 0;
+	int i, present = 0;
 
 	for (i = 0; i < ix->n; i++) {
 		const char *file = ix->file[ix->entry[i].file];
 		const struct checkpoint_tensor *t = checkpoint_find(ck, ix->entry[i].tensor);
 		struct checkpoint_file key = { .name = (char *)file }, *f;
 
+		present++;
 		if (t && strcmp(ck->file[t->file].name, file) == 0)
 			continue;
 		f = bsearch(&key, ck->file, (size_t)ck->n_files, sizeof key, checkpoint_by_name);
@@ -203,12 +202,11 @@ static int checkpoint_agree(const struct checkpoint *ck, const struct checkpoint
 		if (!f->absent)
 			return buf_why(why, RC_MODEL, CHECKPOINT_INDEX ": tensor %s: expected in %s, found in %s",
 				       ix->entry[i].tensor, file, t ? ck->file[t->file].name : "no file");
-		absent++;
+		present--;
 	}
-	at = ix->n - absent;
-	if (at < ck->n_tensors)
+	if (present != ck->n_tensors)
 		return buf_why(why, RC_MODEL, CHECKPOINT_INDEX ": expected the %d tensors that the files hold, found %d",
-			       ck->n_tensors, at);
+			       ck->n_tensors, present);
 	return 0;
 }
 

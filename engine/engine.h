@@ -7,6 +7,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/generation.h"
+#include "engine/inspect.h"
 #include "engine/kset.h"
 #include "engine/model_config.h"
 #include "engine/numerics.h"

@@ -79,7 +79,7 @@ static struct buf *inventory_fault(struct inventory *inv, enum inventory_fault f
 	return at < INVENTORY_MAX_TEXTS ? &inv->text[f][at] : NULL;
 }
 
-/* Finds NAME + suffix and marks it as expected. */
+/* Finds NAME + suffix, marks it as expected and counts it to the item. */
 static const struct checkpoint_tensor *inventory_find(struct inventory_walk *w, const char *suffix)
 {
 	const struct checkpoint_tensor *t;
@@ -89,8 +89,11 @@ static const struct checkpoint_tensor *inventory_find(struct inventory_walk *w, 
 	strcpy(w->name + n, suffix);
 	t = checkpoint_find(w->ck, w->name);
 	w->name[n] = '\0';
-	if (t)
-		w->seen[t - w->ck->tensor] = 1;
+	if (!t)
+		return NULL;
+	w->seen[t - w->ck->tensor] = 1;
+	w->it.tensors++;
+	w->it.bytes += t->t->bytes;
 	return t;
 }
 
@@ -139,7 +142,6 @@ static bool inventory_vector(struct inventory_walk *w, const struct inventory_ro
 	if (!ok || !inventory_shape(t, r->rows, r->cols))
 		return inventory_wrong(w, "", what[r->kind], r->rows, r->cols, t);
 	w->it.data = t;
-	w->it.bytes = t->t->bytes;
 	return true;
 }
 
@@ -218,11 +220,7 @@ static bool inventory_matrix(struct inventory_walk *w, const struct inventory_ro
 		ok = inventory_fp4(w, r) && ok;
 	else if (fp8)
 		ok = inventory_fp8(w, r) && ok;
-	if (!ok)
-		return false;
-	w->it.bytes = t->t->bytes + (w->it.scale ? w->it.scale->t->bytes : 0) +
-		      (w->it.scale2 ? w->it.scale2->t->bytes : 0);
-	return true;
+	return ok;
 }
 
 static int inventory_one(struct inventory_walk *w, const struct inventory_row *r)
@@ -233,6 +231,8 @@ static int inventory_one(struct inventory_walk *w, const struct inventory_row *r
 	strcpy(w->name + w->prefix, r->name);
 	w->it.row = r;
 	w->it.fmt = w->it.sfmt = 0;
+	w->it.tensors = 0;
+	w->it.bytes = 0;
 	w->it.data = w->it.scale = w->it.scale2 = NULL;
 	if (!(matrix ? inventory_matrix(w, r) : inventory_vector(w, r)))
 		return 0;

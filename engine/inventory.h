@@ -38,7 +38,8 @@ struct inventory_item {
 	int expert;                    /* -1 outside routed experts */
 	uint8_t fmt, sfmt;             /* matrices: enum dsv4_wfmt, dsv4_sfmt */
 	const struct checkpoint_tensor *data, *scale, *scale2;
-	uint64_t bytes;                /* scales included */
+	int tensors;                   /* with all scales, used or not */
+	uint64_t bytes;                /* of these */
 	const char *name;              /* of data */
 };
 

@@ -63,14 +63,13 @@ void safetensors_shape(struct buf *out, const int64_t *dim, int n_dim)
 
 /* ---- one entry ---- */
 
-/* Bytes of a tensor by dtype and shape; UINT64_MAX when they do not fit 63 bits or are not whole. */
-static uint64_t safetensors_bytes(const struct safetensors_tensor *t)
+uint64_t safetensors_bytes(int dtype, const int64_t *dim, int n_dim)
 {
-	int64_t n = safetensors_dtypes[t->dtype].bits;
+	int64_t n = safetensors_dtype_bits(dtype);
 	int i;
 
-	for (i = 0; i < t->n_dim; i++)
-		if (__builtin_mul_overflow(n, t->dim[i], &n))
+	for (i = 0; i < n_dim; i++)
+		if (__builtin_mul_overflow(n, dim[i], &n))
 			return UINT64_MAX;
 	return n % 8 == 0 ? (uint64_t)n / 8 : UINT64_MAX;
 }
@@ -78,7 +77,7 @@ static uint64_t safetensors_bytes(const struct safetensors_tensor *t)
 static int safetensors_bad_bytes(const char *file, const char *name, const struct safetensors_tensor *t,
 				 struct buf *why)
 {
-	uint64_t bytes = safetensors_bytes(t);
+	uint64_t bytes = safetensors_bytes(t->dtype, t->dim, t->n_dim);
 	struct buf shape = { 0 };
 
 	safetensors_shape(&shape, t->dim, t->n_dim);
@@ -207,7 +206,7 @@ static int safetensors_entries(struct safetensors_reader *r, const char *file, s
 				       jscan_at(s));
 		if (!safetensors_entry(s, &t))
 			return buf_why(why, RC_MODEL, "%s: tensor %s: %s", file, name, s->error);
-		if (safetensors_bytes(&t) != t.bytes)
+		if (safetensors_bytes(t.dtype, t.dim, t.n_dim) != t.bytes)
 			return safetensors_bad_bytes(file, name, &t, why);
 		if (r->n == SAFETENSORS_MAX_TENSORS)
 			return buf_why(why, RC_MODEL, "%s: more than %d tensors", file, SAFETENSORS_MAX_TENSORS);
@@ -302,6 +301,16 @@ void safetensors_fini(struct safetensors *st)
 	free(st->tensor);
 	free(st->text);
 	*st = (struct safetensors){ 0 };
+}
+
+const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name)
+{
+	int i;
+
+	for (i = 0; i < st->n; i++)
+		if (strcmp(st->tensor[i].name, name) == 0)
+			return &st->tensor[i];
+	return NULL;
 }
 
 /* ---- files ---- */

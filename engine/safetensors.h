@@ -47,11 +47,15 @@ int safetensors_parse(const char *file, char **header, size_t len, struct safete
 int safetensors_open(const char *path, const char *name, struct safetensors *ret_st, uint64_t *ret_missing,
 		     struct buf *why);
 void safetensors_fini(struct safetensors *st);
+/* By a linear search, for files of few tensors; NULL when absent. */
+const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name);
 
 const char *safetensors_dtype_name(int dtype);
 /* -1 when unknown. */
 int safetensors_dtype_find(const char *name);
 int safetensors_dtype_bits(int dtype);
+/* Bytes of a tensor; UINT64_MAX when they do not fit 60 bits or are not whole. */
+uint64_t safetensors_bytes(int dtype, const int64_t *dim, int n_dim);
 /* Appends "[a, b]". */
 void safetensors_shape(struct buf *out, const int64_t *dim, int n_dim);
 
