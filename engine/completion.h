@@ -65,6 +65,7 @@ enum completion_why { COMPLETION_EOS, COMPLETION_MAX_TOKENS, COMPLETION_CONTEXT,
  * without any flag is one that the official parser accepts, and the message is the one it returns. */
 #define COMPLETION_FLAGS(X) \
 	X(NO_END, "no_end", "cut off: what came is kept, finish is length") \
+	X(AFTER_END, "after_end", "a text that goes on after the end marker: that part is ignored") \
 	X(OPEN_THINK, "open_think", "no </think>: all text is reasoning, content is empty") \
 	X(STRAY_MARKER, "stray_marker", "<think> in content opens reasoning again; other misplaced think markers are dropped, the text goes on") \
 	X(CALL_IN_THINK, "call_in_think", "calls before </think>: they count; reasoning is the text before and after") \

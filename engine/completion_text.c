@@ -96,5 +96,7 @@ void completion_parse_text(const char *text, size_t len, bool thinking, size_t c
 	}
 	completion_end(c, end ? COMPLETION_EOS : COMPLETION_MAX_TOKENS, ret_v);
 	completion_free(&c);
+	if (end && n + strlen(COMPLETION_TEXT_END) < len)
+		ret_v->flags |= COMPLETION_AFTER_END;
 	*ret_message = completion_message_take(&m);
 }
