@@ -64,8 +64,8 @@ static void completion_flush(struct completion *c)
 	buf_clear(&c->out);
 }
 
-/* Ends the run of text before an event of another kind. Content that is interrupted can no longer become a stop
- * string. */
+/* Ends the run of text before an event of another kind. Content that is interrupted can no longer become a
+ * stop string. */
 static void completion_out_kind(struct completion *c, enum completion_kind kind)
 {
 	if (c->out_kind == kind)
@@ -188,8 +188,11 @@ static void completion_end_parsed(struct completion *c)
 		c->flags |= COMPLETION_CUT_CALL;
 }
 
-static enum gen_finish completion_finish(const struct completion *c, enum completion_why why, const char **ret_detail)
+static enum gen_finish completion_finish(const struct completion *c, enum completion_why why,
+	const char **ret_detail)
 {
+	bool incomplete = c->flags & (COMPLETION_CUT_CALL | COMPLETION_BAD_CALL);
+
 	if (why == COMPLETION_CANCELLED) {
 		*ret_detail = "cancelled";
 		return GEN_CANCELLED;
@@ -199,14 +202,14 @@ static enum gen_finish completion_finish(const struct completion *c, enum comple
 		return GEN_STOP;
 	}
 	*ret_detail = why == COMPLETION_CONTEXT ? "context" : "max_tokens";
-	if (c->flags & (COMPLETION_CUT_CALL | COMPLETION_BAD_CALL))
+	if (incomplete)
 		*ret_detail = "incomplete_tool_call";
 	else if (why == COMPLETION_EOS)
 		*ret_detail = c->n_calls ? "tool_calls" : c->any_content ? "eos" :
 			c->any_reasoning ? "only_reasoning" : "empty";
 	if (why != COMPLETION_EOS)
 		return GEN_LENGTH;
-	return c->n_calls && !(c->flags & (COMPLETION_CUT_CALL | COMPLETION_BAD_CALL)) ? GEN_TOOL_CALLS : GEN_STOP;
+	return c->n_calls && !incomplete ? GEN_TOOL_CALLS : GEN_STOP;
 }
 
 void completion_end(struct completion *c, enum completion_why why, struct completion_verdict *ret_v)

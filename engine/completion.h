@@ -67,17 +67,22 @@ enum completion_why { COMPLETION_EOS, COMPLETION_MAX_TOKENS, COMPLETION_CONTEXT,
 	X(NO_END, "no_end", "cut off: what came is kept, finish is length") \
 	X(AFTER_END, "after_end", "a text that goes on after the end marker: that part is ignored") \
 	X(OPEN_THINK, "open_think", "no </think>: all text is reasoning, content is empty") \
-	X(STRAY_MARKER, "stray_marker", "<think> in content opens reasoning again; other misplaced think markers are dropped, the text goes on") \
-	X(CALL_IN_THINK, "call_in_think", "calls before </think>: they count; reasoning is the text before and after") \
-	X(TEXT_AFTER_CALL, "text_after_call", "text after the calls: appended to the content (to the reasoning while it is open)") \
+	X(STRAY_MARKER, "stray_marker", \
+		"<think> in content opens reasoning again; others are dropped, the text goes on") \
+	X(CALL_IN_THINK, "call_in_think", \
+		"calls before </think>: they count; reasoning is the text before and after") \
+	X(TEXT_AFTER_CALL, "text_after_call", \
+		"text after the calls: appended to the content (to the reasoning while it is open)") \
 	X(SECOND_BLOCK, "second_block", "a second block of calls: dropped, so that no call can run twice") \
 	X(DUP_PARAM, "dup_param", "a parameter given twice: the first value counts") \
 	X(CUT_CALL, "cut_call", "ended inside a call: it gets no TOOL_END and is left out of the message") \
 	X(OPEN_BLOCK, "open_block", "ended between calls: the whole ones count") \
 	X(BAD_CALL, "bad_call", "unreadable call: as CUT_CALL, its markup is dropped") \
-	X(BAD_MARKUP, "bad_markup", "a damaged or unknown tag outside a call: the tag is dropped, the text around it kept") \
+	X(BAD_MARKUP, "bad_markup", \
+		"a damaged or unknown tag outside a call: the tag is dropped, the text around it kept") \
 	X(BAD_JSON, "bad_json", "a string=\"false\" value that is no JSON: passed as a JSON string") \
-	X(LOOSE, "loose", "readable calls in another spelling: ASCII bars, other white space, a missing outer tag") \
+	X(LOOSE, "loose", \
+		"readable calls in another spelling: ASCII bars, other white space, a missing outer tag") \
 	X(CONTROL, "control", "a role marker or other control token in text: dropped")
 
 enum completion_flag_bit {
@@ -104,9 +109,9 @@ struct completion_verdict {
 /* Emits what was held back and decides how it ended. Once per object. */
 void completion_end(struct completion *c, enum completion_why why, struct completion_verdict *ret_v);
 
-/* A whole text, as the official parser takes it: ends with the end-of-sentence marker, or was cut off. The message is
- * {role, content, reasoning_content, tool_calls:[{type, function:{name, arguments}}]}. `chunk`: bytes fed at a time, 0 for
- * all (the result is the same). */
+/* A whole text, as the official parser takes it: ends with the end-of-sentence marker, or was cut off. The
+ * message is {role, content, reasoning_content, tool_calls: [{type, function: {name, arguments}}]}.
+ * `chunk`: bytes fed at a time, 0 for all; the result is the same. */
 void completion_parse_text(const char *text, size_t len, bool thinking, size_t chunk, json_t **ret_message,
 	struct completion_verdict *ret_v);
 

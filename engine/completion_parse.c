@@ -165,7 +165,8 @@ void completion_parse(struct completion *c, bool final)
 	bool more = true;
 
 	while (more && c->pos < c->in.len && !c->stopped)
-		more = c->state == COMPLETION_TEXT ? completion_text_step(c, final) : completion_call_step(c, final);
+		more = c->state == COMPLETION_TEXT ? completion_text_step(c, final) :
+			completion_call_step(c, final);
 	buf_drop(&c->in, c->pos);
 	c->pos = 0;
 }

@@ -12,7 +12,7 @@
 /* Bounds of what a tag may hold back. */
 #define COMPLETION_MAX_NAME 256
 #define COMPLETION_MAX_JUNK 64
-/* A string="false" value up to this size is held until it proves to be JSON; a longer one is passed as it comes. */
+/* A string="false" value up to this size is held until it proves to be JSON; a longer one is passed on. */
 #define COMPLETION_HELD_JSON 4096
 
 enum completion_state {
@@ -84,8 +84,9 @@ struct completion_tag {
 
 enum completion_tag_result { COMPLETION_TAG, COMPLETION_TAG_MORE, COMPLETION_TAG_NONE };
 
-/* Reads the tag at s; a damaged one is COMPLETION_W_OTHER. MORE: may be a tag when more comes; NONE: it is text. */
-enum completion_tag_result completion_tag_read(const char *s, size_t len, bool final, struct completion_tag *ret_tag);
+/* Reads the tag at s; a damaged one is COMPLETION_W_OTHER. MORE: may become a tag; NONE: is text. */
+enum completion_tag_result completion_tag_read(const char *s, size_t len, bool final,
+	struct completion_tag *ret_tag);
 
 void completion_begin_block(struct completion *c, const struct completion_tag *tag);
 

@@ -108,7 +108,7 @@ static enum completion_tag_result completion_tag_bare(struct completion_reader *
 	return COMPLETION_TAG;
 }
 
-/* After name=": finds the name's end, which for a parameter is the official pattern's, so that quotes may be in it. */
+/* After name=": finds the name's end, for a parameter by the official pattern: quotes may be in it. */
 static enum completion_tag_result completion_tag_name(struct completion_reader *r, struct completion_tag *t)
 {
 	size_t from = r->at;
@@ -141,7 +141,8 @@ static enum completion_tag_result completion_tag_name(struct completion_reader *
 	return completion_tag_junk(r, t);
 }
 
-static enum completion_tag_result completion_tag_attributes(struct completion_reader *r, struct completion_tag *t)
+static enum completion_tag_result completion_tag_attributes(struct completion_reader *r,
+	struct completion_tag *t)
 {
 	size_t space = completion_reader_space(r, 4);
 	int found = completion_reader_expect(r, "name=\"");
@@ -154,7 +155,8 @@ static enum completion_tag_result completion_tag_attributes(struct completion_re
 	return completion_tag_name(r, t);
 }
 
-enum completion_tag_result completion_tag_read(const char *s, size_t len, bool final, struct completion_tag *ret_tag)
+enum completion_tag_result completion_tag_read(const char *s, size_t len, bool final,
+	struct completion_tag *ret_tag)
 {
 	struct completion_reader r = { .s = s, .len = len, .final = final };
 	struct completion_tag t = { 0 };

@@ -198,5 +198,7 @@ bool jsonprefix_put(struct jsonprefix *s, const char *text, size_t len)
 
 bool jsonprefix_end(const struct jsonprefix *s)
 {
-	return s->depth == 0 && (s->state == JSONPREFIX_AFTER || (s->state == JSONPREFIX_NUMBER && jsonprefix_number_done(s)));
+	if (s->state == JSONPREFIX_NUMBER && !jsonprefix_number_done(s))
+		return false;
+	return s->depth == 0 && (s->state == JSONPREFIX_AFTER || s->state == JSONPREFIX_NUMBER);
 }

@@ -18,7 +18,7 @@ struct jsonprefix {
 	bool key;           /* the string being read is a member's name */
 };
 
-/* Strict RFC 8259 over text that is UTF-8 already. False from the first byte that cannot continue any value. */
+/* Strict RFC 8259 over text that is UTF-8 already. False from the first byte that no value could have. */
 bool jsonprefix_put(struct jsonprefix *s, const char *text, size_t len);
 /* Was it one whole value? */
 bool jsonprefix_end(const struct jsonprefix *s);

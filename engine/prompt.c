@@ -20,7 +20,7 @@ static const struct prompt_marker_text {
 #undef TASK
 };
 
-/* A run of text, or one marker. Runs never touch, so that text which belongs together is tokenized together. */
+/* A run of text, or one marker. Runs never touch, so that what belongs together is tokenized together. */
 struct prompt_piece {
 	enum prompt_marker marker;
 	size_t len;
@@ -107,7 +107,8 @@ enum prompt_marker prompt_task(const char *name)
 	return PROMPT_NO_MARKER;
 }
 
-int prompt_render(json_t *messages, json_t *tools, const struct prompt_options *o, struct prompt **ret_p, struct buf *why)
+int prompt_render(json_t *messages, json_t *tools, const struct prompt_options *o, struct prompt **ret_p,
+	struct buf *why)
 {
 	struct prompt_turns t = { 0 };
 	struct prompt *p = mem_new(sizeof *p);
@@ -159,7 +160,7 @@ int prompt_tokens(const struct prompt *p, const struct tokenizer *t, struct toke
 		text = prompt_markers[p->piece[i].marker].text;
 		id = tokenizer_added(t, text);
 		if (id < 0)
-			return buf_why(why, RC_MODEL, "tokenizer.json: no added token %s, which the prompt needs", text);
+			return buf_why(why, RC_MODEL, "tokenizer.json: no added token %s for the prompt", text);
 		token_ids_add(out, id);
 	}
 	return 0;

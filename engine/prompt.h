@@ -32,13 +32,15 @@ struct prompt;
 /* messages: non-empty array of
  *   {role: system|developer|user|assistant|tool|latest_reminder,
  *    content: string, null, or [{type: "text", text}] (joined by blank lines),
- *    reasoning_content (or reasoning), tool_calls: [{id, function: {name, arguments: JSON text or object}}], tool_call_id,
+ *    reasoning_content (or reasoning),
+ *    tool_calls: [{id, function: {name, arguments: JSON text or object}}], tool_call_id,
  *    task, wo_eos, tools, response_format: as the official encoder has them};
  * a missing or null reasoning_content is an empty one, unknown fields are ignored.
  * tools: OpenAI tools or NULL; they go to the system message in front, which is made if there is none.
  * Arguments that are no JSON become one parameter "arguments", as officially.
  * RC_INVALID; why names the path, e.g. "messages[3].content: must be ...". */
-int prompt_render(json_t *messages, json_t *tools, const struct prompt_options *o, struct prompt **ret_p, struct buf *why);
+int prompt_render(json_t *messages, json_t *tools, const struct prompt_options *o, struct prompt **ret_p,
+	struct buf *why);
 void prompt_free(struct prompt **p);
 void prompt_text(const struct prompt *p, struct buf *out);
 /* Does the completion begin inside <think>? (Not so when the last message is an unfinished assistant's.) */

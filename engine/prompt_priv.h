@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * prompt_priv.h - what the parts of the prompt renderer share: checked messages as turns, and the pieces written.
+ * prompt_priv.h - what the parts of the prompt renderer share: turns, and how pieces are written.
  * Threads: any. Locks: none. */
 #ifndef ENGINE_PROMPT_PRIV_H
 #define ENGINE_PROMPT_PRIV_H
 
 #include "engine/prompt.h"
 
-/* Every control text of the format. In what the renderer itself writes they become their tokens; in what a client
- * wrote they stay text. TASK rows are named by a message's `task` field. */
+/* Every control text of the format. In what the renderer itself writes they become their tokens; in what a
+ * client wrote they stay text. TASK rows are named by a message's `task` field. */
 #define PROMPT_MARKERS(M, TASK) \
 	M(BEGIN, "<｜begin▁of▁sentence｜>") \
 	M(END, "<｜end▁of▁sentence｜>") \
@@ -79,12 +79,13 @@ struct prompt_turns {
 };
 
 int prompt_turns_read(json_t *messages, json_t *tools, struct prompt_turns *ret_t, struct buf *why);
-/* What the official encoder leaves out when reasoning is dropped: developer turns before the last user turn. */
+/* Leaves out what is dropped with the reasoning: developer turns before the last user turn. */
 void prompt_turns_drop(struct prompt_turns *t);
 void prompt_turns_fini(struct prompt_turns *t);
 
 /* ---- rendering (prompt_render.c) ---- */
 
-int prompt_render_turns(struct prompt *p, struct prompt_turns *t, const struct prompt_options *o, struct buf *why);
+int prompt_render_turns(struct prompt *p, struct prompt_turns *t, const struct prompt_options *o,
+	struct buf *why);
 
 #endif

@@ -10,14 +10,18 @@
 /* The format's own texts: what the model was trained on, to the byte. */
 static const char prompt_effort_max[] =
 	"Reasoning Effort: Absolute maximum with no shortcuts permitted.\n"
-	"You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve the root cause, "
-	"rigorously stress-testing your logic against all potential paths, edge cases, and adversarial scenarios.\n"
-	"Explicitly write out your entire deliberation process, documenting every intermediate step, considered "
+	"You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve "
+	"the root cause, "
+	"rigorously stress-testing your logic against all potential paths, edge cases, and adversarial "
+	"scenarios.\n"
+	"Explicitly write out your entire deliberation process, documenting every intermediate step, "
+	"considered "
 	"alternative, and rejected hypothesis to ensure absolutely no assumption is left unchecked.\n\n";
 
 static const char prompt_tools_before[] =
 	"\n\n## Tools\n\n"
-	"You have access to a set of tools to help answer the user's question. You can invoke tools by writing a "
+	"You have access to a set of tools to help answer the user's question. You can invoke tools by "
+	"writing a "
 	"\"<｜DSML｜tool_calls>\" block like the following:\n\n"
 	"<｜DSML｜tool_calls>\n"
 	"<｜DSML｜invoke name=\"$TOOL_NAME\">\n"
@@ -28,7 +32,8 @@ static const char prompt_tools_before[] =
 	"...\n"
 	"</｜DSML｜invoke>\n"
 	"</｜DSML｜tool_calls>\n\n"
-	"String parameters should be specified as is and set `string=\"true\"`. For all other types (numbers, booleans, "
+	"String parameters should be specified as is and set `string=\"true\"`. For all other types "
+	"(numbers, booleans, "
 	"arrays, objects), pass the value in JSON format and set `string=\"false\"`.\n\n"
 	"If thinking_mode is enabled (triggered by <think>), you MUST output your complete reasoning inside "
 	"<think>...</think> BEFORE any tool calls or final response.\n\n"
@@ -36,7 +41,8 @@ static const char prompt_tools_before[] =
 	"### Available Tool Schemas\n\n";
 
 static const char prompt_tools_after[] =
-	"\n\nYou MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls.\n";
+	"\n\nYou MUST strictly follow the above defined tool name and parameter schemas to invoke tool "
+	"calls.\n";
 
 static const char prompt_response_format[] =
 	"\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n";
@@ -56,9 +62,11 @@ static int prompt_json(struct prompt_writer *w, const json_t *v, int message, co
 
 	prompt_add_text(w->p, buf_str(&text), text.len);
 	buf_fini(&text);
+	if (rc && message < 0)
+		return buf_why(w->why, rc, "%s: nested deeper than %d", field, PYJSON_MAX_DEPTH);
 	if (rc)
-		return message < 0 ? buf_why(w->why, rc, "%s: nested deeper than %d", field, PYJSON_MAX_DEPTH) :
-			buf_why(w->why, rc, "messages[%d].%s: nested deeper than %d", message, field, PYJSON_MAX_DEPTH);
+		return buf_why(w->why, rc, "messages[%d].%s: nested deeper than %d", message, field,
+			PYJSON_MAX_DEPTH);
 	return 0;
 }
 
@@ -95,9 +103,11 @@ static int prompt_tools(struct prompt_writer *w, const struct prompt_turn *turn)
 		return 0;
 	prompt_add_format(w->p, prompt_tools_before);
 	for (i = 0; i < json_array_size(turn->tools) && rc == 0; i++) {
+		const json_t *tool = json_array_get(turn->tools, i);
+
 		if (i)
 			prompt_add_format(w->p, "\n");
-		rc = prompt_json(w, json_object_get(json_array_get(turn->tools, i), "function"), turn->message, "tools");
+		rc = prompt_json(w, json_object_get(tool, "function"), turn->message, "tools");
 	}
 	prompt_add_format(w->p, prompt_tools_after);
 	return rc;
@@ -152,8 +162,11 @@ static int prompt_parameter(struct prompt_writer *w, int message, const char *na
 }
 
 /* The call's arguments as an object; text that is no JSON is wrapped in one, as officially. */
-static int prompt_arguments(struct prompt_writer *w, int message, size_t call, const json_t *given, json_t **ret_args)
+static int prompt_arguments(struct prompt_writer *w, int message, size_t call, const json_t *given,
+	json_t **ret_args)
 {
+	const char *text = json_string_value(given);
+	size_t len = json_string_length(given);
 	json_t *args = NULL;
 	int rc;
 
@@ -161,18 +174,20 @@ static int prompt_arguments(struct prompt_writer *w, int message, size_t call, c
 		*ret_args = json_incref((json_t *)(uintptr_t)given);
 		return 0;
 	}
-	rc = pyjson_load(json_string_value(given), json_string_length(given), &args, NULL);
+	rc = pyjson_load(text, len, &args, NULL);
 	if (rc == RC_TOO_LARGE)
-		return buf_why(w->why, rc, "messages[%d].tool_calls[%zu].function.arguments: nested deeper than %d", message,
-			call, PYJSON_MAX_DEPTH);
+		return buf_why(w->why, rc,
+			"messages[%d].tool_calls[%zu].function.arguments: nested deeper than %d", message, call,
+			PYJSON_MAX_DEPTH);
 	if (rc) {
 		args = json_object();
-		json_object_set_new(args, "arguments", json_stringn(json_string_value(given), json_string_length(given)));
+		json_object_set_new(args, "arguments", json_stringn(text, len));
 	}
 	if (!json_is_object(args)) {
 		json_decref(args);
 		return buf_why(w->why, RC_INVALID,
-			"messages[%d].tool_calls[%zu].function.arguments: must be a JSON object", message, call);
+			"messages[%d].tool_calls[%zu].function.arguments: must be a JSON object", message,
+			call);
 	}
 	*ret_args = args;
 	return 0;
@@ -267,12 +282,15 @@ static int prompt_turn(struct prompt_writer *w, const struct prompt_turn *turn)
 	return rc;
 }
 
-int prompt_render_turns(struct prompt *p, struct prompt_turns *t, const struct prompt_options *o, struct buf *why)
+int prompt_render_turns(struct prompt *p, struct prompt_turns *t, const struct prompt_options *o,
+	struct buf *why)
 {
 	struct prompt_writer w = { .p = p, .t = t, .thinking = o->thinking, .why = why };
 	int i, rc = 0;
 
-	w.drop = o->drop_thinking == PROMPT_DROP_ALWAYS || (o->drop_thinking == PROMPT_DROP_AUTO && !t->any_tools);
+	w.drop = o->drop_thinking == PROMPT_DROP_ALWAYS;
+	if (o->drop_thinking == PROMPT_DROP_AUTO)
+		w.drop = !t->any_tools;
 	if (w.thinking && w.drop)
 		prompt_turns_drop(t);
 	prompt_add_marker(p, PROMPT_M_BEGIN);
@@ -281,7 +299,8 @@ int prompt_render_turns(struct prompt *p, struct prompt_turns *t, const struct p
 	for (i = 0; i < t->n && rc == 0; i++) {
 		rc = prompt_turn(&w, &t->turn[i]);
 		if (rc == 0 && prompt_size(p) > PROMPT_MAX_BYTES)
-			rc = buf_why(why, RC_TOO_LARGE, "messages: rendered, more than %zu bytes", PROMPT_MAX_BYTES);
+			rc = buf_why(why, RC_TOO_LARGE, "messages: rendered, more than %zu bytes",
+				PROMPT_MAX_BYTES);
 	}
 	return rc;
 }

@@ -157,7 +157,8 @@ static int pyjson_value(const json_t *v, int depth, struct buf *out)
 		return pyjson_array(v, depth + 1, out);
 	case JSON_STRING:
 		if (pyjson_is_tagged(v))
-			buf_add(out, json_string_value(v) + PYJSON_TAG_LEN, json_string_length(v) - PYJSON_TAG_LEN);
+			buf_add(out, json_string_value(v) + PYJSON_TAG_LEN,
+				json_string_length(v) - PYJSON_TAG_LEN);
 		else
 			pyjson_string(json_string_value(v), json_string_length(v), out);
 		return 0;

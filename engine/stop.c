@@ -62,7 +62,8 @@ int stop_match_new(const char *const *stop, int n, struct stop_match **ret_m, st
 		if (len == 0)
 			return buf_why(why, RC_INVALID, "stop[%d]: is empty", i);
 		if (len > STOP_MAX_BYTES)
-			return buf_why(why, RC_INVALID, "stop[%d]: %zu bytes, at most %d are allowed", i, len, STOP_MAX_BYTES);
+			return buf_why(why, RC_INVALID, "stop[%d]: %zu bytes, at most %d are allowed", i, len,
+				STOP_MAX_BYTES);
 	}
 	m = mem_new(sizeof *m);
 	m->n = n;
