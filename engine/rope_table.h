@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define ROPE_MAX_DIM 1024
+#define ROPE_MAX_DIM 4096 /* the loader refuses more */
 
 struct rope_table {
 	int rot;                              /* rotated dims, even */

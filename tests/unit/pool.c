@@ -113,7 +113,6 @@ static void test_scratch(void **state)
 				assert_int_equal(at[i][k], i);
 	}
 	assert_null(pool_host.scratch(pool_exec(p), SIZE_MAX));
-	assert_null(pool_host.scratch(pool_exec(p), SIZE_MAX / 8));
 	pool_free(&p);
 }
 
