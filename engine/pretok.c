@@ -12,7 +12,7 @@
 
 /* Bounds on one match, for patterns that backtrack: the interpreter's memory and its steps. */
 #define PRETOK_HEAP_KIB 65536
-#define PRETOK_STEPS 50000000
+#define PRETOK_STEPS 10000000
 
 struct pretok_run {
 	pcre2_match_data *data;
