@@ -110,9 +110,10 @@ static void test_pools(void **state)
 /* Scores of a size that overflows exp unless the maximum is taken out first. */
 static void test_large_scores(void **state)
 {
-	float kv[4] = { 1, 2, 3, 4 }, score[4] = { 500, -1e30f, 500, -INFINITY }, ape[4] = { 0 }, norm[1] = { 1 }, out[1];
+	float kv[4] = { 1, 2, 3, 4 }, score[4] = { 500, -1e30f, 500, -INFINITY };
+	float ape[4] = { 0 }, norm[1] = { 1 }, cs[1] = { 0 }, out[1];
 	struct compress_run run = { { .ratio = 4, .dim = 1, .norm_eps = 0, .kv = kv, .score = score, .ape = ape,
-				      .norm = norm, .cs = NULL } };
+				      .norm = norm, .cs = cs } };
 
 	(void)state;
 	run.a.norm_eps = 12; /* x / sqrt(x^2 + 12) = 1/2 at x = 2 */

@@ -237,6 +237,16 @@ static void test_selects_like_a_sort(void **state)
 	free(score);
 }
 
+static void test_zeros_tie(void **state)
+{
+	static const float score[8] = { -1, -0.0f, 0.0f, -0.0f, 0.0f, -2, -0.0f, 0.0f };
+	static const int32_t n_vis[1] = { 8 };
+
+	(void)state;
+	for (int32_t k = 1; k < 8; k++)
+		indexer_topk_check(score, n_vis, 1, 8, k);
+}
+
 static void test_no_scores_needed_when_all_fit(void **state)
 {
 	static const int32_t n_vis[3] = { 0, 3, 4 };
@@ -269,8 +279,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scores), cmocka_unit_test(test_nan_key_gives_nan),
-		cmocka_unit_test(test_selects_like_a_sort), cmocka_unit_test(test_no_scores_needed_when_all_fit),
-		cmocka_unit_test(test_refuses),
+		cmocka_unit_test(test_selects_like_a_sort), cmocka_unit_test(test_zeros_tie),
+		cmocka_unit_test(test_no_scores_needed_when_all_fit), cmocka_unit_test(test_refuses),
 	};
 
 	return cmocka_run_group_tests_name("ref_indexer", tests, NULL, NULL);

@@ -73,6 +73,8 @@ static void linear_check(const struct linear_case *c)
 	struct linear_run run = { &k.w, c, x, ldx, ldy };
 
 	assert_non_null(want);
+	for (int64_t i = 0; i < c->n_tok * ldx; i++)
+		x[i] *= ldexpf(1, (int)(i % ldx / 50 % 7)); /* so that blocks differ in scale */
 	refkit_weight_init(&k, c->fmt, c->sfmt, c->rows, c->cols);
 	act = linear_activations(c, x, ldx);
 	linear_want(c, k.value, act, want);
@@ -136,6 +138,12 @@ static void test_nan_stays_in_its_row(void **state)
 	refkit_same_bits(linear_run, &run, 3, 130, out);
 	assert_memory_equal(out, clean, 128 * sizeof *out);
 	assert_true(isnan(out[128]) && isnan(out[129]));
+	k.scale[1 + 2] = 127;
+	k.data[1 + 5 * 200] = 0x7f;
+	k.data[1 + 7 * 200] = 0xff;
+	refkit_same_bits(linear_run, &run, 3, 130, out);
+	for (int r = 0; r < 128; r++)
+		assert_true(!isnan(out[r]) == (r != 5 && r != 7));
 	refkit_weight_fini(&k);
 	free(x);
 	free(clean);

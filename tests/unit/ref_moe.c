@@ -153,6 +153,9 @@ static void test_route_ties_and_nan(void **state)
 	run.a.k = 2;
 	refkit_same_bits(moe_route_run, &run, 1, 4, out);
 	assert_true(out[0] == 1 && out[1] == 3 && out[2] == 1.5f && out[3] == 1.5f);
+	bias[0] = NAN;
+	refkit_same_bits(moe_route_run, &run, 1, 4, out);
+	assert_true(out[0] == 1 && out[1] == 3);
 	run.a.k = 3;
 	bias[1] = NAN;
 	refkit_same_bits(moe_route_run, &run, 1, 6, out);
@@ -323,6 +326,7 @@ static void test_experts(void **state)
 		{ 5, 40, 24, 4, 3, 0, DSV4_W_F32, DSV4_W_F32, DSV4_ACT_NONE, 0, 1 },
 		{ 5, 40, 24, 4, 3, 2, DSV4_W_F32, DSV4_W_BF16, DSV4_ACT_FP8, 0.5f, 1.5f },
 		{ 4, 48, 16, 3, 2, 1, DSV4_W_NVFP4, DSV4_W_FP8, DSV4_ACT_NONE, 2, 1 },
+		{ 70, 8, 4, 2, 1, 1, DSV4_W_BF16, DSV4_W_F32, DSV4_ACT_NONE, 10, 1 },
 		{ 1, 2, 2, 1, 1, 1, DSV4_W_FP8, DSV4_W_FP4, DSV4_ACT_NONE, 10, 2 },
 	};
 	struct moe_shape s;
