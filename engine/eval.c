@@ -37,13 +37,15 @@ struct eval_case {
 
 /* ---- taps: the rows of wanted positions go to the output arrays ---- */
 
-static void eval_keep(const struct eval_case *c, int pos0, int n, void *to, const void *from, size_t row_bytes)
+static void eval_keep(const struct eval_case *c, int pos0, int n, void *to, const void *from,
+	size_t row_bytes)
 {
 	for (int i = 0; i < n; i++) {
+		const char *src = (const char *)from + (size_t)i * row_bytes;
 		int32_t row = c->row_of[pos0 + i];
 
 		if (row >= 0)
-			memcpy((char *)to + (size_t)row * row_bytes, (const char *)from + (size_t)i * row_bytes, row_bytes);
+			memcpy((char *)to + (size_t)row * row_bytes, src, row_bytes);
 	}
 }
 
@@ -108,13 +110,15 @@ static void eval_tap_rows(void *arg, int layer, int tok0, int n_tok, const struc
 			continue;
 		must(n <= c->rows_width);
 		memcpy(c->rows[layer] + row * c->rows_width, rows, (size_t)n * sizeof *rows);
-		c->margin[layer][row] = eval_margin(rows, n, a->score ? a->score + i * a->lds : NULL, a->n_vis[i]);
+		c->margin[layer][row] = eval_margin(rows, n, a->score ? a->score + i * a->lds : NULL,
+			a->n_vis[i]);
 	}
 }
 
 /* ---- output arrays ---- */
 
-static void *eval_add(struct eval_case *c, enum tensorfile_type type, int64_t d1, int64_t d2, const char *what, int layer)
+static void *eval_add(struct eval_case *c, enum tensorfile_type type, int64_t d1, int64_t d2,
+	const char *what, int layer)
 {
 	int64_t dim[] = { c->n_pos, d1, d2 };
 	struct buf name = { 0 };
@@ -288,8 +292,8 @@ static int eval_check_positions(struct eval_case *c, struct buf *why)
 		c->row_of[i] = -1;
 	for (int i = 0; i < c->n_pos; i++) {
 		if (c->position[i] < 0 || c->position[i] >= c->n_tok)
-			return buf_why(why, RC_INVALID, "%.*s.positions: %d is outside the %d tokens", (int)c->name_len,
-				c->name, c->position[i], c->n_tok);
+			return buf_why(why, RC_INVALID, "%.*s.positions: %d is outside the %d tokens",
+				(int)c->name_len, c->name, c->position[i], c->n_tok);
 		c->row_of[c->position[i]] = i;
 	}
 	return 0;
@@ -304,7 +308,8 @@ static int eval_prepare(struct eval_case *c, struct buf *why)
 	c->step_logits = mem_try(chunk, (size_t)d->vocab_size * sizeof *c->step_logits);
 	c->last = mem_try(chunk, eval_stream_floats(c) * sizeof *c->last);
 	if (!c->row_of || !c->step_logits || !c->last)
-		return buf_why(why, -ENOMEM, "%.*s: no memory for its %d tokens", (int)c->name_len, c->name, c->n_tok);
+		return buf_why(why, -ENOMEM, "%.*s: no memory for its %d tokens", (int)c->name_len, c->name,
+			c->n_tok);
 	return eval_check_positions(c, why);
 }
 
@@ -349,7 +354,8 @@ static int eval_check_list(const struct tensorfile_tensor *t, const char *name, 
 	return 0;
 }
 
-int eval_run(const struct eval_options *o, const struct tensorfile *in, struct tensorfile *out, struct buf *why)
+int eval_run(const struct eval_options *o, const struct tensorfile *in, struct tensorfile *out,
+	struct buf *why)
 {
 	int n = 0, rc = 0;
 

@@ -85,7 +85,8 @@ static int eval_compare_double(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static bool eval_floats(const struct tensorfile_tensor *a, const struct tensorfile_tensor *b, struct eval_row *r)
+static bool eval_floats(const struct tensorfile_tensor *a, const struct tensorfile_tensor *b,
+	struct eval_row *r)
 {
 	int64_t width = a->n / r->n_pos;
 	double *rms = mem_try((size_t)r->n_pos, sizeof *rms);
@@ -184,7 +185,8 @@ static bool eval_sets(const struct tensorfile_tensor *a, const struct tensorfile
 
 /* ---- the table ---- */
 
-static bool eval_same_shape(const struct tensorfile_tensor *a, const struct tensorfile_tensor *b, enum eval_kind kind)
+static bool eval_same_shape(const struct tensorfile_tensor *a, const struct tensorfile_tensor *b,
+	enum eval_kind kind)
 {
 	int n = kind == EVAL_ROWS ? 1 : a->n_dim;
 
@@ -204,7 +206,8 @@ static bool eval_right_type(const struct tensorfile_tensor *t, enum eval_kind ki
 }
 
 /* "NAME.margin.L" for "NAME.rows.L". */
-static const struct tensorfile_tensor *eval_margin_of(const struct tensorfile *b, const char *name, size_t case_len)
+static const struct tensorfile_tensor *eval_margin_of(const struct tensorfile *b, const char *name,
+	size_t case_len)
 {
 	const struct tensorfile_tensor *m;
 	struct buf text = { 0 };
@@ -219,11 +222,11 @@ static bool eval_beyond(const struct eval_row *r, enum eval_kind kind, const str
 {
 	bool floats = kind == EVAL_FLOATS || kind == EVAL_LOGITS;
 
-	if (r->unequal)
+	if (r->unequal || l->worst < 0)
+		return r->unequal;
+	if (floats && (r->worst > l->worst || (l->median >= 0 && r->median > l->median)))
 		return true;
-	if (l->worst < 0)
-		return false;
-	return r->top_bad > 0 || (floats && (r->worst > l->worst || (l->median >= 0 && r->median > l->median)));
+	return r->top_bad > 0;
 }
 
 static void eval_print(struct buf *out, const char *name, const struct eval_row *r, enum eval_kind kind,
@@ -247,8 +250,9 @@ static void eval_print(struct buf *out, const char *name, const struct eval_row 
 	buf_printf(out, " %s\n", verdict);
 }
 
-static bool eval_compare(const struct tensorfile_tensor *x, const struct tensorfile_tensor *y, enum eval_kind kind,
-	const struct tensorfile_tensor *margin, const struct eval_limits *l, struct eval_row *r)
+static bool eval_compare(const struct tensorfile_tensor *x, const struct tensorfile_tensor *y,
+	enum eval_kind kind, const struct tensorfile_tensor *margin, const struct eval_limits *l,
+	struct eval_row *r)
 {
 	if (margin && margin->n != r->n_pos)
 		margin = NULL;
@@ -276,21 +280,24 @@ struct eval_total {
 
 /* One tensor of both files; is it beyond the limits? Sets count into `total`. */
 static bool eval_diff_tensor(const struct tensorfile *b, const struct tensorfile_tensor *x,
-	const struct tensorfile_tensor *y, const struct eval_limits *l, struct eval_total *total, struct buf *out)
+	const struct tensorfile_tensor *y, const struct eval_limits *l, struct eval_total *total,
+	struct buf *out)
 {
 	struct eval_row r = { .n_pos = (int)x->dim[0] };
 	enum eval_kind kind = EVAL_EQUAL;
 	size_t case_len = 0;
 	bool beyond = true;
+	const struct tensorfile_tensor *margin;
 	const char *verdict;
 
 	must(eval_split(x->name, &case_len, &kind));
+	margin = kind == EVAL_ROWS ? eval_margin_of(b, x->name, case_len) : NULL;
 	if (!eval_same_shape(x, y, kind) || !eval_right_type(x, kind) || !eval_right_type(y, kind)) {
 		verdict = "shape or type differs";
 	} else if (r.n_pos == 0) {
 		verdict = "empty";
 		beyond = false;
-	} else if (!eval_compare(x, y, kind, kind == EVAL_ROWS ? eval_margin_of(b, x->name, case_len) : NULL, l, &r)) {
+	} else if (!eval_compare(x, y, kind, margin, l, &r)) {
 		verdict = "no memory to compare";
 	} else {
 		beyond = eval_beyond(&r, kind, l);
@@ -314,11 +321,13 @@ static bool eval_listed(const char *only, const char *name, size_t case_len)
 	return !only;
 }
 
-static bool eval_wants(const struct tensorfile_tensor *t, const struct eval_limits *l, enum eval_kind *ret_kind)
+static bool eval_wants(const struct tensorfile_tensor *t, const struct eval_limits *l,
+	enum eval_kind *ret_kind)
 {
 	size_t len;
 
-	return eval_split(t->name, &len, ret_kind) && (*ret_kind == EVAL_EQUAL || eval_listed(l->only, t->name, len));
+	return eval_split(t->name, &len, ret_kind) &&
+	       (*ret_kind == EVAL_EQUAL || eval_listed(l->only, t->name, len));
 }
 
 static void eval_only_in(const struct tensorfile *a, const struct tensorfile *b, const struct eval_limits *l,
@@ -331,23 +340,26 @@ static void eval_only_in(const struct tensorfile *a, const struct tensorfile *b,
 			buf_printf(out, "%-24s only in %s\n", a->tensor[i].name, which);
 }
 
-static int eval_total_sets(const struct eval_total *t, const char *what, const struct eval_limits *l, struct buf *out)
+static int eval_total_sets(const struct eval_total *t, const char *what, const struct eval_limits *l,
+	struct buf *out)
 {
 	bool beyond = l->worst >= 0 && t->n - t->bad < l->sets * t->n;
 
 	if (t->n)
-		buf_printf(out, "%s: %d of %d sets equal%s\n", what, t->n - t->bad, t->n, beyond ? " BEYOND" : "");
+		buf_printf(out, "%s: %d of %d sets equal%s\n", what, t->n - t->bad, t->n,
+			beyond ? " BEYOND" : "");
 	return beyond;
 }
 
-int eval_diff(const struct tensorfile *a, const struct tensorfile *b, const struct eval_limits *l, struct buf *out)
+int eval_diff(const struct tensorfile *a, const struct tensorfile *b, const struct eval_limits *l,
+	struct buf *out)
 {
 	struct eval_total total[EVAL_SHOWN + 1] = { 0 };
 	int common = 0, beyond = 0;
 	enum eval_kind kind;
 
-	buf_printf(out, "%-24s %5s %9s %9s %9s %9s %9s\n", "tensor", "pos", "rms med", "rms worst", "max abs", "top-1",
-		"sets");
+	buf_printf(out, "%-24s %5s %9s %9s %9s %9s %9s\n", "tensor", "pos", "rms med", "rms worst", "max abs",
+		"top-1", "sets");
 	for (int i = 0; i < a->n; i++) {
 		const struct tensorfile_tensor *y = tensorfile_find(b, a->tensor[i].name);
 

@@ -32,7 +32,7 @@ enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE, EVAL_UNAVAILABLE = 69, EVAL_T
 	OPT(tolerance, "X", "diff: largest relative RMS at any position; beyond it the exit status is 1") \
 	OPT(median, "X", "diff: largest median over a tensor's positions") \
 	OPT(gap, "X", "diff: top-1 may differ where B's two best logits are this close (default 1e-3)") \
-	OPT(sets, "X", "diff: share of all positions whose experts, and whose rows, are equal as sets (default 1)") \
+	OPT(sets, "X", "diff: share of all positions whose experts, and whose rows, are equal (default 1)") \
 	OPT(margin, "X", "diff: rows are judged where B's margin is above this (default 1e-4)") \
 	OPT(only, "LIST", "diff: only these of logits,mtp,streams,experts,rows,margin") \
 	OPT(help, "", "this text") \
@@ -77,16 +77,18 @@ static void eval_help(FILE *f)
 {
 	fprintf(f, "usage: dsv4-eval --model DIR --in FILE --out FILE [OPTION]...\n"
 		   "       dsv4-eval --diff A B [OPTION]...\n\n"
-		   "Runs token sequences through a model and writes its numbers layer by layer, under the names\n"
-		   "NAME.logits, .streams.L, .experts.L, .rows.L, .margin.L and .mtp; or compares two such files.\n\n");
+		   "Runs token sequences through a model and writes its numbers layer by layer, under the\n"
+		   "names NAME.logits, .streams.L, .experts.L, .rows.L, .margin.L and .mtp; or compares two\n"
+		   "such files.\n\n");
 #define OPT(name, arg, text) eval_help_line(f, #name, arg, text);
 	EVAL_OPTS(OPT)
 #undef OPT
 	fprintf(f, "\nParameters of --set:\n");
 	for (int i = 0; i < numerics_count; i++)
-		fprintf(f, "  %-18s %-18s %s\n", numerics_table[i].name, numerics_table[i].choices, numerics_table[i].text);
-	fprintf(f, "\nExit status: 0 done, 1 beyond the tolerance, 2 wrong usage or input file, 69 model or kernels\n"
-		   "unavailable, 75 out of memory.\n");
+		fprintf(f, "  %-18s %-18s %s\n", numerics_table[i].name, numerics_table[i].choices,
+			numerics_table[i].text);
+	fprintf(f, "\nExit status: 0 done, 1 beyond the tolerance, 2 wrong usage or input file,\n"
+		   "69 model or kernels unavailable, 75 out of memory.\n");
 }
 
 static int eval_usage(const char *text, const char *arg)
@@ -105,7 +107,8 @@ static int eval_number(const char *name, const char *text, int min, int max, int
 	errno = 0;
 	v = strtol(text, &end, 10);
 	if (errno || end == text || *end || v < min || v > max) {
-		fprintf(stderr, "dsv4-eval: --%s: \"%s\" is not a whole number from %d to %d\n", name, text, min, max);
+		fprintf(stderr, "dsv4-eval: --%s: \"%s\" is not a whole number from %d to %d\n", name, text,
+			min, max);
 		return EVAL_USAGE;
 	}
 	*ret_n = (int)v;
@@ -193,7 +196,8 @@ static int eval_fail(int status, int rc, const char *text, struct buf *why)
 	return rc == -ENOMEM ? EVAL_TEMPORARY : status;
 }
 
-static int eval_numerics(const struct eval_args *a, const struct model_config *c, struct numerics *n, struct buf *why)
+static int eval_numerics(const struct eval_args *a, const struct model_config *c, struct numerics *n,
+	struct buf *why)
 {
 	numerics_init(n, a->profile, c->index_topk);
 	for (int i = 0; i < a->n_set; i++) {
@@ -217,7 +221,8 @@ static int eval_kernels(const struct eval_args *a, struct kset **ret_ks, struct 
 	for (int i = 0; i < a->n_kernels; i++) {
 		rc = kset_overlay_parse(&ov[i], a->kernels[i], NULL, NULL, why);
 		if (rc < 0)
-			return eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc, "--kernels: ", why);
+			return eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc,
+				"--kernels: ", why);
 	}
 	rc = kset_build(ov, a->n_kernels, ret_ks, why);
 	return rc < 0 ? eval_fail(EVAL_UNAVAILABLE, rc, "--kernels: ", why) : 0;
@@ -244,7 +249,8 @@ static int eval_write(const struct eval_args *a, const struct eval_options *o, c
 }
 
 /* The model is open; the rest of a run. */
-static int eval_with_model(const struct eval_args *a, struct model *m, const struct tensorfile *in, struct buf *why)
+static int eval_with_model(const struct eval_args *a, struct model *m, const struct tensorfile *in,
+	struct buf *why)
 {
 	struct eval_options o = { .model = m, .chunk = a->chunk, .top_only = a->top_only };
 	struct tensorfile out = { 0 };
@@ -262,7 +268,7 @@ static int eval_with_model(const struct eval_args *a, struct model *m, const str
 	} else {
 		rc = eval_run(&o, in, &out, why);
 		if (rc < 0)
-			status = eval_fail(rc == RC_INVALID || rc == RC_CONTEXT ? EVAL_USAGE : EVAL_UNAVAILABLE, rc, "", why);
+			status = eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc, "", why);
 		else
 			status = eval_write(a, &o, &out, why);
 		pool_free(&o.pool);
@@ -328,7 +334,8 @@ int main(int argc, char **argv)
 	else if (!a.diff && (!a.model || !a.in || !a.out))
 		status = eval_usage("--model, --in and --out are needed", "");
 	else
-		status = a.diff ? eval_main_diff(&a, argv[optind], argv[optind + 1], &why) : eval_main_run(&a, &why);
+		status = a.diff ? eval_main_diff(&a, argv[optind], argv[optind + 1], &why)
+				: eval_main_run(&a, &why);
 	buf_fini(&why);
 	return status;
 }

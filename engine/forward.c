@@ -73,7 +73,8 @@ int forward_grow(struct forward *f, enum forward_buf_id id, size_t n, size_t siz
 	f->cap[id] = 0;
 	*p = mem_try(bytes, 1);
 	if (!*p)
-		return buf_why(f->why, -ENOMEM, "no memory for a step of %d tokens (%zu bytes)", f->n_tok, bytes);
+		return buf_why(f->why, -ENOMEM, "no memory for a step of %d tokens (%zu bytes)", f->n_tok,
+			bytes);
 	f->cap[id] = bytes;
 	return 0;
 }
@@ -113,7 +114,8 @@ int forward_check_tokens(const struct forward *f, const int32_t *token, int n, s
 
 	for (int i = 0; i < n; i++)
 		if (token[i] < 0 || token[i] >= vocab)
-			return buf_why(why, RC_INVALID, "token %d is %d; the vocabulary has 0 to %d", i, token[i], vocab - 1);
+			return buf_why(why, RC_INVALID, "token %d is %d; the vocabulary has 0 to %d", i,
+				token[i], vocab - 1);
 	return 0;
 }
 
@@ -123,7 +125,8 @@ void forward_embed(struct forward *f, int32_t token, float *row)
 	const char *data = w->data;
 
 	if (w->fmt == DSV4_W_F32) {
-		memcpy(row, data + (size_t)token * (size_t)w->cols * sizeof *row, (size_t)w->cols * sizeof *row);
+		memcpy(row, data + (size_t)token * (size_t)w->cols * sizeof *row,
+			(size_t)w->cols * sizeof *row);
 		return;
 	}
 	must(w->fmt == DSV4_W_BF16);
@@ -274,13 +277,15 @@ static int forward_plan(struct forward *f, const struct forward_batch *b)
 		const struct forward_item *t = &b->item[i];
 
 		must(t->n > 0 && t->n_logits >= 0 && t->n_logits <= t->n);
-		f->part[i] = (struct forward_part){ t->seq, (int)n_tok, t->n, t->n_logits, sequence_pos(t->seq) };
+		f->part[i] = (struct forward_part){ t->seq, (int)n_tok, t->n, t->n_logits,
+			sequence_pos(t->seq) };
 		n_tok += t->n;
 		f->n_want += t->n_logits;
 		if (n_tok > FORWARD_MAX_TOKENS)
-			return buf_why(f->why, RC_TOO_LARGE, "a step of more than %d tokens", FORWARD_MAX_TOKENS);
+			return buf_why(f->why, RC_TOO_LARGE, "a step of more than %d tokens",
+				FORWARD_MAX_TOKENS);
 		if (f->part[i].pos0 + t->n > f->m->config->max_context)
-			return buf_why(f->why, RC_CONTEXT, "position %lld is beyond the model's context of %d",
+			return buf_why(f->why, RC_CONTEXT, "position %lld is beyond the context of %d",
 				(long long)(f->part[i].pos0 + t->n - 1), f->m->config->max_context);
 		rc = forward_check_tokens(f, t->tokens, t->n, f->why);
 	}
@@ -293,7 +298,8 @@ static int forward_reserve(struct forward *f)
 {
 	for (int i = 0; i < f->n_part; i++)
 		if (sequence_reserve(f->part[i].seq, f->part[i].n) < 0)
-			return buf_why(f->why, -ENOMEM, "no memory for %d more tokens of a sequence at position %lld",
+			return buf_why(f->why, -ENOMEM,
+				"no memory for %d more tokens of a sequence at position %lld",
 				f->part[i].n, (long long)f->part[i].pos0);
 	return 0;
 }
@@ -327,7 +333,8 @@ int forward_run(struct forward *f, const struct forward_batch *b, struct buf *wh
 	if (rc < 0)
 		return rc;
 	for (int i = 0; i < b->n_item; i++)
-		memcpy(f->token + f->part[i].tok0, b->item[i].tokens, (size_t)b->item[i].n * sizeof *f->token);
+		memcpy(f->token + f->part[i].tok0, b->item[i].tokens,
+			(size_t)b->item[i].n * sizeof *f->token);
 	rc = forward_layers(f, b->logits);
 	for (int i = 0; i < b->n_item && rc == 0; i++)
 		sequence_commit(b->item[i].seq, b->item[i].n);

@@ -28,19 +28,19 @@ struct forward_tap {
 	void (*streams)(void *arg, int layer, int n_tok, const float *streams);
 	/* ids [n_tok][k] ascending, weight [n_tok][k] */
 	void (*experts)(void *arg, int layer, int n_tok, int k, const int32_t *ids, const float *weight);
-	/* The indexer's choice for tokens [tok0, tok0 + n_tok): rows [n_tok][ldr], count and n_vis [n_tok], and the
-	 * scores [n_tok][lds], NULL when no token had more rows than top-k. */
+	/* The indexer's choice for tokens [tok0, tok0 + n_tok): rows [n_tok][ldr], count and n_vis [n_tok],
+	 * and the scores [n_tok][lds], NULL when no token had more rows than top-k. */
 	void (*rows)(void *arg, int layer, int tok0, int n_tok, const struct dsv4_index_topk *choice);
 };
 
 struct forward_batch {
 	const struct kset *kset;
 	const struct numerics *numerics;
-	enum dsv4_phase phase;             /* which slots of the set run; the numbers do not depend on it for ref */
+	enum dsv4_phase phase;             /* which slots of the set run */
 	const struct forward_item *item;
 	int n_item;
 	const struct forward_tap *tap;     /* NULL: none */
-	float *logits;                     /* [sum of n_logits][vocab_size], the caller's, in item order; NULL if none */
+	float *logits;                     /* [sum of n_logits][vocab_size], in item order; NULL if none */
 };
 
 /* Both must outlive it. */
@@ -49,8 +49,9 @@ void forward_free(struct forward **f);
 
 /* Runs the batch and advances every sequence by its n tokens. A sequence may stand in a batch once.
  * The bits of a token's logits depend on its sequence's tokens, the kernel set and the numerics only.
- * RC_INVALID (a token id out of range), RC_CONTEXT (beyond the model's positions), -ENOMEM, RC_KERNEL (an op failed;
- * why names op, provider, layer). On any error every sequence of the batch is as it was before the call and may be run again. */
+ * RC_INVALID (a token id out of range), RC_CONTEXT (beyond the model's positions), -ENOMEM, RC_KERNEL (an op
+ * failed; why names op, provider, layer). On any error every sequence of the batch is as it was before the
+ * call and may be run again. */
 int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why);
 
 /* Bytes of the work buffers, which grow with the largest batch so far. */

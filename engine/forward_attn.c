@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * forward_attn.c - the attention of one layer: window, compressed rows, indexer, output (format.md 3.3 to 3.6).
+ * forward_attn.c - the attention of one layer: window, compressed rows, indexer, output (format.md 3.3-3.6).
  * Threads: as forward.h. Locks: none. */
 #include "engine/base/must.h"
 #include "engine/forward_step.h"
@@ -65,7 +65,8 @@ static int forward_query(struct forward *f, const struct weights_layer *w)
 	if (rc == 0)
 		rc = forward_norm(f, f->q, (int64_t)f->n_tok * d->n_heads, d->head_dim, NULL);
 	if (rc == 0)
-		rc = forward_rotate(f, f->q, d->n_heads, d->head_dim, false, DSV4_ROUND_NONE, DSV4_ROUND_NONE);
+		rc = forward_rotate(f, f->q, d->n_heads, d->head_dim, false, DSV4_ROUND_NONE,
+			DSV4_ROUND_NONE);
 	return rc;
 }
 
@@ -77,7 +78,8 @@ static int forward_window(struct forward *f, const struct weights_layer *w)
 	if (rc == 0)
 		rc = forward_norm(f, f->kv, f->n_tok, d->head_dim, w->kv_norm);
 	if (rc == 0)
-		rc = forward_rotate(f, f->kv, 1, d->head_dim, false, numerics_kv_round(f->num), DSV4_ROUND_NONE);
+		rc = forward_rotate(f, f->kv, 1, d->head_dim, false, numerics_kv_round(f->num),
+			DSV4_ROUND_NONE);
 	if (rc == 0)
 		forward_store(f, SEQUENCE_WINDOW, f->kv);
 	return rc;
@@ -97,7 +99,8 @@ struct forward_pool {
 static int forward_pool_part(struct forward *f, const struct forward_pool *c, const struct forward_part *p)
 {
 	const struct sequence_layer *y = forward_shape(f);
-	int64_t first = p->pos0 / y->ratio, end = (p->pos0 + p->n) / y->ratio, from = (first - y->overlap) * y->ratio;
+	int64_t first = p->pos0 / y->ratio, end = (p->pos0 + p->n) / y->ratio;
+	int64_t from = (first - y->overlap) * y->ratio;
 	size_t dim = (size_t)y->dim[c->rows];
 	struct dsv4_compress a = {
 		.n_out = (int32_t)(end - first),
@@ -154,8 +157,8 @@ static int forward_pool_kv(struct forward *f, const struct weights_layer *w)
 
 static int forward_pool_keys(struct forward *f, const struct weights_layer *w)
 {
-	struct forward_pool c = { &w->indexer.compressor, SEQUENCE_INDEX_KV, SEQUENCE_INDEX_SCORE, SEQUENCE_ROWS_KEY,
-				  DSV4_ROUND_NONE, numerics_index_round(f->num) };
+	struct forward_pool c = { &w->indexer.compressor, SEQUENCE_INDEX_KV, SEQUENCE_INDEX_SCORE,
+				  SEQUENCE_ROWS_KEY, DSV4_ROUND_NONE, numerics_index_round(f->num) };
 
 	return forward_pool_rows(f, &c);
 }
@@ -294,7 +297,8 @@ static int forward_choose_rows(struct forward *f, int64_t *ret_ldr)
 	if (rc == 0 && lds)
 		rc = forward_grow(f, FORWARD_B_score, (size_t)slice * (size_t)lds, sizeof *f->score);
 	for (int64_t t = 0; t < f->n_tok && rc == 0; t += slice)
-		rc = forward_topk_slice(f, (int)t, (int)(f->n_tok - t < slice ? f->n_tok - t : slice), lds, ldr);
+		rc = forward_topk_slice(f, (int)t, (int)(f->n_tok - t < slice ? f->n_tok - t : slice), lds,
+			ldr);
 	*ret_ldr = ldr;
 	return rc;
 }

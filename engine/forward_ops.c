@@ -8,8 +8,8 @@
 
 static int forward_failed(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, int rc)
 {
-	return buf_why(f->why, rc == -ENOMEM ? rc : RC_KERNEL, "%s of %s failed in layer %d, %s: %s", kset_op_name(op),
-		slot->provider->name, f->layer, kset_phase_name(f->phase), rc_text(rc));
+	return buf_why(f->why, rc == -ENOMEM ? rc : RC_KERNEL, "%s of %s failed in layer %d, %s: %s",
+		kset_op_name(op), slot->provider->name, f->layer, kset_phase_name(f->phase), rc_text(rc));
 }
 
 #define OP(op, family, args, text) \
@@ -26,7 +26,8 @@ static int forward_failed(struct forward *f, enum dsv4_op op, const struct kset_
 #include "plugins/ops.def"
 #undef OP
 
-int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum dsv4_act act, const float *x, float *y)
+int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum dsv4_act act, const float *x,
+	float *y)
 {
 	struct dsv4_linear a = {
 		.n_tok = f->n_tok,

@@ -37,7 +37,7 @@
 #define FORWARD_OTHER_BUFS(BUF) \
 	BUF(rows, int32_t)                                 /* [n_tok][min(top-k, most visible)] */ \
 	BUF(score, float)                                  /* [slice][most visible] */ \
-	BUF(last, float)                                   /* [wanted][hc][hidden]: streams of tokens that want logits */ \
+	BUF(last, float)                                   /* [wanted][hc][hidden], for the head */ \
 	BUF(part, struct forward_part) \
 	BUF(seq, struct dsv4_seq) \
 	BUF(cut, struct dsv4_seq)
@@ -72,7 +72,7 @@ struct forward {
 	enum dsv4_phase phase;
 	const struct forward_tap *tap;
 	struct buf *why;
-	int layer;                     /* the one that runs, for messages and taps; n_layers is MTP, -1 the head */
+	int layer;                     /* the one that runs; n_layers is MTP, -1 the head */
 	int n_part, n_tok, n_want;     /* n_want: tokens that want logits */
 };
 
@@ -82,7 +82,8 @@ struct forward {
 #include "plugins/ops.def"
 #undef OP
 /* Plain y = x W^T over the step's tokens; act: what the weight's format and numerics ask for. */
-int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum dsv4_act act, const float *x, float *y);
+int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum dsv4_act act, const float *x,
+	float *y);
 /* Row-wise norm of n_row rows, in place. */
 int forward_norm(struct forward *f, float *x, int64_t n_row, int dim, const float *weight);
 

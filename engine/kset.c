@@ -109,7 +109,8 @@ static int kset_unknown(const char *what, const char *spec, const char *const *n
 	return rc;
 }
 
-int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg, struct buf *why)
+int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
+	struct buf *why)
 {
 	const char *eq = strchr(spec, '='), *dot = eq ? memchr(spec, '.', (size_t)(eq - spec)) : NULL;
 	const char *end = dot ? dot : eq;
@@ -169,8 +170,9 @@ static int kset_overlay(struct kset *ks, const struct kset_overlay *ov, struct b
 			n += kset_put(ks, p, &p->op[i], ov->phase);
 	}
 	if (n == 0)
-		return buf_why(why, RC_KERNEL, "plugin %s offers nothing for %s%s%s", p->name, kset_families[ov->family],
-			ov->phase < 0 ? "" : ".", ov->phase < 0 ? "" : kset_phases[ov->phase]);
+		return buf_why(why, RC_KERNEL, "plugin %s offers nothing for %s%s%s", p->name,
+			kset_families[ov->family], ov->phase < 0 ? "" : ".",
+			ov->phase < 0 ? "" : kset_phases[ov->phase]);
 	return 0;
 }
 
@@ -269,7 +271,8 @@ void kset_unpin(struct kset **pks)
 	free(ks);
 }
 
-const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph, enum dsv4_wfmt wf)
+const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph,
+	enum dsv4_wfmt wf)
 {
 	must(op < DSV4_N_OP && ph < DSV4_N_PHASE && wf < DSV4_N_WFMT);
 	return &ks->slot[op][ph][wf];

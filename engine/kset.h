@@ -30,16 +30,18 @@ struct kset_overlay {
 /* Finds a plugin by name; NULL when there is none. */
 typedef const struct dsv4_plugin *kset_find_f(void *arg, const char *name);
 
-/* Reads "FAMILY[.PHASE]=PLUGIN". RC_INVALID for the form, an unknown family or phase, RC_NOT_FOUND for an unknown
- * plugin; why names the choices. "ref" is always found; find may be NULL. */
-int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg, struct buf *why);
+/* Reads "FAMILY[.PHASE]=PLUGIN". RC_INVALID for the form, an unknown family or phase, RC_NOT_FOUND for an
+ * unknown plugin; why names the choices. "ref" is always found; find may be NULL. */
+int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
+	struct buf *why);
 
-/* Later overlays win over earlier ones, slot by slot. Ops without a weight use wfmt 0. RC_PLUGIN for a descriptor
- * with a bad entry, RC_KERNEL when a plugin offers nothing for a family it is named for. */
+/* Later overlays win over earlier ones, slot by slot. Ops without a weight use wfmt 0. RC_PLUGIN for a
+ * descriptor with a bad entry, RC_KERNEL when a plugin offers nothing for a family it is named for. */
 int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, struct buf *why);
 struct kset *kset_pin(struct kset *ks);
 void kset_unpin(struct kset **ks);
-const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph, enum dsv4_wfmt wf);
+const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph,
+	enum dsv4_wfmt wf);
 /* "ref", or e.g. "indexer=indexer-bf16,attention.decode=attn-splitk". */
 const char *kset_name(const struct kset *ks);
 /* Unique and rising over the process's life. */

@@ -18,7 +18,8 @@ int model_open(const char *dir, struct model **ret_m, struct buf *why)
 		return rc;
 	}
 	c = m->config = &m->weights->config;
-	yarn = (struct rope_yarn){ c->yarn_factor, c->yarn_beta_fast, c->yarn_beta_slow, c->yarn_original_context };
+	yarn = (struct rope_yarn){ c->yarn_factor, c->yarn_beta_fast, c->yarn_beta_slow,
+		c->yarn_original_context };
 	sequence_layout_init(&m->layout, c);
 	rope_table_init(&m->rope_window, c->rope_dim, c->rope_theta, NULL);
 	rope_table_init(&m->rope_compress, c->rope_dim, c->compress_rope_theta, &yarn);

@@ -21,12 +21,14 @@ static int mtp_plan(struct forward *f, const struct mtp_batch *b)
 		const struct mtp_item *t = &b->item[i];
 
 		must(t->n > 0 && t->n_logits >= 0 && t->n_logits <= t->n);
-		f->part[i] = (struct forward_part){ t->seq, f->n_tok, t->n, t->n_logits, sequence_mtp_pos(t->seq) };
+		f->part[i] = (struct forward_part){ t->seq, f->n_tok, t->n, t->n_logits,
+			sequence_mtp_pos(t->seq) };
 		f->n_tok += t->n;
 		f->n_want += t->n_logits;
 		rc = forward_check_tokens(f, t->next, t->n, f->why);
 		if (rc == 0 && sequence_mtp_reserve(t->seq, t->n) < 0)
-			rc = buf_why(f->why, -ENOMEM, "no memory for %d more tokens of the draft block", t->n);
+			rc = buf_why(f->why, -ENOMEM, "no memory for %d more tokens of the draft block",
+				t->n);
 	}
 	return rc;
 }
@@ -86,7 +88,8 @@ int mtp_run(struct forward *f, const struct mtp_batch *b, struct buf *why)
 	int rc;
 
 	if (!f->m->weights->mtp)
-		return buf_why(why, RC_UNSUPPORTED, "the checkpoint has no draft block that this engine runs");
+		return buf_why(why, RC_UNSUPPORTED,
+			"the checkpoint has no draft block that this engine runs");
 	f->kset = b->kset;
 	f->num = b->numerics;
 	f->phase = b->phase;

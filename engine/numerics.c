@@ -105,8 +105,8 @@ static int numerics_bad_value(const struct numerics_row *row, const char *value,
 	long min, max;
 
 	if (numerics_range(row, &min, &max))
-		return buf_why(why, RC_INVALID, "%s: \"%.64s\" is not a whole number from %ld to %ld", row->name, value,
-			min, max);
+		return buf_why(why, RC_INVALID, "%s: \"%.64s\" is not a whole number from %ld to %ld",
+			row->name, value, min, max);
 	return buf_why(why, RC_INVALID, "%s: \"%.64s\" is none of %s", row->name, value, row->choices);
 }
 
@@ -157,7 +157,8 @@ static enum dsv4_round numerics_round(int32_t word, const enum dsv4_round *table
 
 enum dsv4_round numerics_index_round(const struct numerics *n)
 {
-	static const enum dsv4_round r[] = { DSV4_ROUND_FP4, DSV4_ROUND_FP8, DSV4_ROUND_BF16, DSV4_ROUND_NONE };
+	static const enum dsv4_round r[] = { DSV4_ROUND_FP4, DSV4_ROUND_FP8, DSV4_ROUND_BF16,
+		DSV4_ROUND_NONE };
 
 	return numerics_round(n->index_key, r, mem_countof(r));
 }

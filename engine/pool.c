@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * pool.c - persistent worker threads, and the host table that ops run on.
- * Threads: one caller at a time drives a pool; its workers run slices. Lock: pool (short, never during a slice). */
+ * Threads: one caller at a time drives a pool; its workers run slices. Lock: pool, never during a slice. */
 #include "engine/pool.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"

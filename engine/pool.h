@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * pool.h - persistent worker threads, and the host table that ops run on.
- * Threads: one caller at a time drives a pool; its workers run slices. Lock: pool (short, never during a slice). */
+ * Threads: one caller at a time drives a pool; its workers run slices. Lock: pool, never during a slice. */
 #ifndef ENGINE_POOL_H
 #define ENGINE_POOL_H
 
@@ -10,7 +10,7 @@
 
 struct pool;
 
-/* n_threads counts the caller; 0: one per CPU this process may use. -EAGAIN when threads cannot be started. */
+/* n_threads counts the caller; 0: one per CPU this process may use. -EAGAIN: they cannot be started. */
 int pool_new(int n_threads, struct pool **ret_p);
 /* Joins the workers. */
 void pool_free(struct pool **p);
@@ -23,7 +23,7 @@ void pool_scratch_reset(struct pool *p);
 /* Bytes the scratch arena holds. */
 size_t pool_scratch_bytes(const struct pool *p);
 
-/* The table every op gets. Its log drops the text: the daemon puts its own in a copy for open() and close(). */
+/* The table every op gets. Its log drops the text: the daemon puts its own in a copy for open(), close(). */
 extern const struct dsv4_host pool_host;
 
 #endif

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of consecutive positions. Appending slides forward; when the end is reached the rows still needed move to
- * the front. A long prefill chunk makes it grow, the first short step after it shrink. */
+/* Rows of consecutive positions. Appending slides forward; when the end is reached the rows still needed move
+ * to the front. A long prefill chunk makes it grow, the first short step after it shrink. */
 struct sequence_rows_tail {
 	float *data;
 	int64_t pos0;          /* position of data[0] */
@@ -41,7 +41,8 @@ static int64_t sequence_page_rows(const struct sequence_layer *y)
 	return SEQUENCE_BLOCK / y->ratio;
 }
 
-static void sequence_layer_init(struct sequence_layout *l, struct sequence_layer *y, const struct model_config *c)
+static void sequence_layer_init(struct sequence_layout *l, struct sequence_layer *y,
+	const struct model_config *c)
 {
 	int factor = y->overlap ? 2 : 1;
 
@@ -76,9 +77,10 @@ void sequence_layout_init(struct sequence_layout *l, const struct model_config *
 	}
 }
 
-/* The first position of a tail that tokens from pos on still need. Negative with overlap at the start: the group
- * before the first does not exist, but its place does. */
-static int64_t sequence_keep_from(const struct sequence_layout *l, const struct sequence_layer *y, int t, int64_t pos)
+/* The first position of a tail that tokens from pos on still need. Negative with overlap at the start: the
+ * group before the first does not exist, but its place does. */
+static int64_t sequence_keep_from(const struct sequence_layout *l, const struct sequence_layer *y, int t,
+	int64_t pos)
 {
 	if (t == SEQUENCE_WINDOW)
 		return pos < l->window - 1 ? 0 : pos - (l->window - 1);
@@ -104,7 +106,8 @@ size_t sequence_layout_bytes(const struct sequence_layout *l, int64_t n_tok)
 	for (int i = 0; i <= l->n_layer; i++)
 		for (int t = 0; t < SEQUENCE_N_TAIL; t++)
 			if (l->layer[i].width[t])
-				n += (size_t)(sequence_tail_base(l, &l->layer[i], t) * l->layer[i].width[t]) * sizeof(float);
+				n += sizeof(float) * (size_t)l->layer[i].width[t] *
+				     (size_t)sequence_tail_base(l, &l->layer[i], t);
 	return n + (size_t)((n_tok + SEQUENCE_BLOCK - 1) / SEQUENCE_BLOCK) * sequence_block_bytes(l);
 }
 
@@ -167,8 +170,8 @@ size_t sequence_bytes(const struct sequence *s)
 
 /* ---- tails ---- */
 
-static int sequence_tail_resize(struct sequence *s, struct sequence_rows_tail *t, int width, int64_t from, int64_t pos,
-	int64_t cap)
+static int sequence_tail_resize(struct sequence *s, struct sequence_rows_tail *t, int width, int64_t from,
+	int64_t pos, int64_t cap)
 {
 	size_t row = (size_t)width * sizeof(float);
 	float *data = mem_try((size_t)cap, row);
@@ -200,7 +203,8 @@ static int sequence_tail_reserve(struct sequence *s, int layer, int kind, int64_
 	if (need > t->cap || (t->cap > base && t->cap / 4 > need))
 		return sequence_tail_resize(s, t, width, from, pos, need > base ? need : base);
 	if (pos + n - t->pos0 > t->cap) {
-		memmove(t->data, t->data + (from - t->pos0) * width, (size_t)((pos - from) * width) * sizeof(float));
+		memmove(t->data, t->data + (from - t->pos0) * width,
+			(size_t)((pos - from) * width) * sizeof(float));
 		t->pos0 = from;
 	}
 	return 0;

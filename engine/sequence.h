@@ -2,10 +2,10 @@
  * sequence.h - what the model remembers of one token sequence, in the parts that a cache can share.
  * Threads: the engine thread, except sequence_bytes. Locks: none.
  *
- * Two kinds of memory (design.md section 3). Blocks of 128 tokens hold the compressed rows and index keys of all
- * layers; a full block never changes again and is reference-counted. Tails hold what only continuation needs: the
- * last rows of the window and the compressors' inputs since the last whole group (and the group before it where
- * groups overlap).
+ * Two kinds of memory (design.md section 3). Blocks of 128 tokens hold the compressed rows and index keys of
+ * all layers; a full block never changes again and is reference-counted. Tails hold what only continuation
+ * needs: the last rows of the window and the compressors' inputs since the last whole group (and the group
+ * before it where groups overlap).
  *
  * A step reserves room, writes rows beyond the committed position, and commits. Rows beyond the position are
  * free to be overwritten, so a step that fails part way leaves the sequence as it was. */
@@ -77,7 +77,7 @@ struct dsv4_rows sequence_rows(const struct sequence *s, int layer, enum sequenc
 /* The n tokens after the position have been written by all layers. */
 void sequence_commit(struct sequence *s, int n);
 
-/* The MTP block (layer n_layers) keeps its own position: it needs a position's streams and the token after. */
+/* The MTP block (layer n_layers) keeps its own position: it needs a position's streams and the next token. */
 int64_t sequence_mtp_pos(const struct sequence *s);
 int sequence_mtp_reserve(struct sequence *s, int n);
 void sequence_mtp_commit(struct sequence *s, int n);

@@ -16,7 +16,8 @@
 
 /* ---- in memory ---- */
 
-void *tensorfile_add(struct tensorfile *t, const char *name, enum tensorfile_type type, int n_dim, const int64_t *dim)
+void *tensorfile_add(struct tensorfile *t, const char *name, enum tensorfile_type type, int n_dim,
+	const int64_t *dim)
 {
 	struct tensorfile_tensor x = { .type = type, .n_dim = n_dim, .n = 1 };
 
@@ -71,8 +72,8 @@ static bool tensorfile_narrow(int32_t *to, const char *from, int64_t n)
 	return true;
 }
 
-static int tensorfile_take(struct tensorfile *t, const struct safetensors_tensor *s, const char *base, const char *path,
-	struct buf *why)
+static int tensorfile_take(struct tensorfile *t, const struct safetensors_tensor *s, const char *base,
+	const char *path, struct buf *why)
 {
 	bool wide = s->dtype == ST_I64;
 	void *data;
@@ -80,9 +81,10 @@ static int tensorfile_take(struct tensorfile *t, const struct safetensors_tensor
 	if (s->dtype != ST_F32 && s->dtype != ST_I32 && !wide)
 		return 0;
 	if (s->n_dim > TENSORFILE_MAX_DIMS)
-		return buf_why(why, RC_MODEL, "%s: tensor %s has %d dimensions; at most %d are read", path, s->name,
-			s->n_dim, TENSORFILE_MAX_DIMS);
-	data = tensorfile_add(t, s->name, s->dtype == ST_F32 ? TENSORFILE_F32 : TENSORFILE_I32, s->n_dim, s->dim);
+		return buf_why(why, RC_MODEL, "%s: tensor %s has %d dimensions; at most %d are read", path,
+			s->name, s->n_dim, TENSORFILE_MAX_DIMS);
+	data = tensorfile_add(t, s->name, s->dtype == ST_F32 ? TENSORFILE_F32 : TENSORFILE_I32, s->n_dim,
+		s->dim);
 	if (!data)
 		return buf_why(why, -ENOMEM, "%s: no memory for tensor %s", path, s->name);
 	if (!wide)
@@ -166,7 +168,8 @@ static void tensorfile_header(const struct tensorfile *t, const char *const *met
 static bool tensorfile_put(const struct tensorfile *t, const struct buf *header, FILE *f)
 {
 	uint64_t len = header->len;
-	bool ok = fwrite(&len, sizeof len, 1, f) == 1 && fwrite(header->data, 1, header->len, f) == header->len;
+	bool ok = fwrite(&len, sizeof len, 1, f) == 1 &&
+		  fwrite(header->data, 1, header->len, f) == header->len;
 
 	for (int i = 0; i < t->n && ok; i++) {
 		size_t n = (size_t)t->tensor[i].n;

@@ -31,13 +31,14 @@ struct tensorfile {
 	int n, cap;
 };
 
-/* Reads every F32 and I32 tensor (I64 that fit are taken as I32); others are passed over. RC_MODEL when the file is not
- * sound, -errno, -ENOMEM; why names the file. */
+/* Reads every F32 and I32 tensor (I64 that fit are taken as I32); others are passed over. RC_MODEL when the
+ * file is not sound, -errno, -ENOMEM; why names the file. */
 int tensorfile_read(const char *path, struct tensorfile *ret_t, struct buf *why);
 /* Adds a zeroed tensor; its data, or NULL when memory is short. Pointers to tensors move, data does not. */
-void *tensorfile_add(struct tensorfile *t, const char *name, enum tensorfile_type type, int n_dim, const int64_t *dim);
+void *tensorfile_add(struct tensorfile *t, const char *name, enum tensorfile_type type, int n_dim,
+	const int64_t *dim);
 const struct tensorfile_tensor *tensorfile_find(const struct tensorfile *t, const char *name);
-/* Writes to a temporary file beside path and renames it. meta: alternating keys and values, NULL-terminated. */
+/* Writes to a temporary file beside path and renames it. meta: alternating keys and values, then NULL. */
 int tensorfile_write(const struct tensorfile *t, const char *path, const char *const *meta, struct buf *why);
 void tensorfile_fini(struct tensorfile *t);
 

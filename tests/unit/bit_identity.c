@@ -45,8 +45,8 @@ static const struct numerics *profile(struct fixture *f, int p)
 }
 
 /* The mates of a step: sequences with other tokens and other lengths. */
-static int add_mates(struct tinykit *k, const struct variant *v, struct sequence **seq, int32_t token[][64], int n,
-	struct forward_item *item)
+static int add_mates(struct tinykit *k, const struct variant *v, struct sequence **seq, int32_t token[][64],
+	int n, struct forward_item *item)
 {
 	for (int i = 0; i < v->mates; i++) {
 		int mate_n = n == 1 ? 1 : 3 + 17 * i;
@@ -73,7 +73,8 @@ static void run(struct fixture *f, struct tinykit *k, const struct numerics *num
 		struct forward_item item[MAX_MATES + 1];
 		int32_t token[MAX_MATES][64];
 		int before, skip = 0;
-		struct forward_batch b = { .kset = k->ref, .numerics = num, .item = item, .n_item = v->mates + 1 };
+		struct forward_batch b = { .kset = k->ref, .numerics = num, .item = item,
+			.n_item = v->mates + 1 };
 
 		n = pos >= v->split ? 1 : v->split - pos < v->chunk ? v->split - pos : v->chunk;
 		before = add_mates(k, v, mate, token, n, item);
@@ -84,7 +85,8 @@ static void run(struct fixture *f, struct tinykit *k, const struct numerics *num
 			fail_msg("%s: %s", v->name, buf_str(&k->why));
 		for (int i = 0; i < before; i++)
 			skip += item[i].n_logits;
-		memcpy(logits + (size_t)pos * vocab, out + (size_t)skip * vocab, (size_t)n * vocab * sizeof *out);
+		memcpy(logits + (size_t)pos * vocab, out + (size_t)skip * vocab,
+			(size_t)n * vocab * sizeof *out);
 	}
 	k->forward->max_scores = max_scores;
 	sequence_free(&s);
@@ -99,7 +101,8 @@ static void compare(struct fixture *f, const float *a, const float *b, const cha
 
 	for (size_t t = 0; t < N_TOK; t++)
 		if (memcmp(a + t * vocab, b + t * vocab, vocab * sizeof *a))
-			fail_msg("%s, %s, %d threads: token %zu differs", name, p ? "exact" : "native", threads, t);
+			fail_msg("%s, %s, %d threads: token %zu differs", name, p ? "exact" : "native",
+				threads, t);
 }
 
 static void test_variants(void **state)
@@ -136,7 +139,8 @@ static void test_other_tokens_differ(void **state)
 
 	/* the comparison above could not fail on logits that never change */
 	for (size_t t = 1; t < N_TOK; t++)
-		assert_memory_not_equal(f->whole[0] + t * vocab, f->whole[0] + (t - 1) * vocab, vocab * sizeof(float));
+		assert_memory_not_equal(f->whole[0] + t * vocab, f->whole[0] + (t - 1) * vocab,
+			vocab * sizeof(float));
 	assert_memory_not_equal(f->whole[0], f->whole[1], N_TOK * vocab * sizeof(float));
 }
 

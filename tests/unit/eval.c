@@ -67,7 +67,8 @@ static void test_file_round_trip(void **state)
 /* ---- verdicts ---- */
 
 /* Two files of one case with the given tensor each; returns what eval_diff does. */
-static int diff(const char *name, const float *a, const float *b, int64_t rows, int64_t cols, const struct eval_limits *l)
+static int diff(const char *name, const float *a, const float *b, int64_t rows, int64_t cols,
+	const struct eval_limits *l)
 {
 	struct tensorfile ta = { 0 }, tb = { 0 };
 	struct buf out = { 0 };
@@ -85,7 +86,9 @@ static int diff(const char *name, const float *a, const float *b, int64_t rows, 
 
 static void test_float_verdicts(void **state)
 {
-	const struct eval_limits tight = { 1e-3, -1, 1e-3, 1, 1e-4, NULL }, none = { -1, -1, 1e-3, 1, 1e-4, NULL };
+	const struct eval_limits tight = { 1e-3, -1, 1e-3, 1, 1e-4, NULL };
+	const struct eval_limits none = { -1, -1, 1e-3, 1, 1e-4, NULL };
+	const struct eval_limits large = { 10, -1, 1e-3, 1, 1e-4, NULL };
 	const struct eval_limits median = { 1, 1e-3, 10, 1, 1e-4, NULL };
 	const float b[] = { 1, 2, 3, 4 }, near[] = { 1, 2, 3, 4.001f }, far[] = { 1, 2, 3, 4.1f };
 	const float nan[] = { 1, 2, 3, NAN }, top[] = { 1, 2, 4, 3 }, zero[] = { 0, 0, 0, 0 };
@@ -103,7 +106,7 @@ static void test_float_verdicts(void **state)
 	assert_int_equal(diff("x.mtp", nan, nan, 1, 4, &tight), 0);
 	assert_int_equal(diff("x.streams.0", zero, zero, 1, 4, &tight), 0);
 	assert_int_equal(diff("x.streams.0", b, zero, 1, 4, &tight), 1);
-	assert_int_equal(diff("x.logits", top, b, 1, 4, &(struct eval_limits){ 10, -1, 1e-3, 1, 1e-4, NULL }), 1);
+	assert_int_equal(diff("x.logits", top, b, 1, 4, &large), 1);
 	assert_int_equal(diff("x.logits", tied, tie, 1, 4, &tight), 0);
 	assert_int_equal(diff("x.margin.2", far, b, 1, 4, &tight), 0);
 }
@@ -186,7 +189,8 @@ static int run(struct tinykit *k, const int32_t *tokens, int n_tok, const int32_
 /* Positions may come in any order and more than once. */
 static void test_positions(void **state)
 {
-	static const int32_t tokens[] = { 0, 5, 9, 1000, 77, 8, 8 }, some[] = { 5, 2, 6, 2 }, all[] = { 0, 1, 2, 3, 4, 5, 6 };
+	static const int32_t tokens[] = { 0, 5, 9, 1000, 77, 8, 8 }, some[] = { 5, 2, 6, 2 };
+	static const int32_t all[] = { 0, 1, 2, 3, 4, 5, 6 };
 	struct tinykit *k = *state;
 	size_t row = (size_t)k->vocab;
 	struct tensorfile a = { 0 }, b = { 0 };
@@ -211,7 +215,8 @@ static void test_positions(void **state)
 
 static void test_bad_cases(void **state)
 {
-	static const int32_t tokens[] = { 1, 2, 3 }, bad[] = { 1, 99999, 3 }, beyond[] = { 3 }, below[] = { -1 }, last[] = { 2 };
+	static const int32_t tokens[] = { 1, 2, 3 }, bad[] = { 1, 99999, 3 }, beyond[] = { 3 },
+		below[] = { -1 }, last[] = { 2 };
 	struct tinykit *k = *state;
 	struct tensorfile out = { 0 }, in = { 0 };
 	struct eval_options o = { k->model, k->pool, k->ref, k->native, 3, false };

@@ -38,22 +38,27 @@ static int lazy_topk(struct dsv4_exec *x, const struct dsv4_host *host, const st
 	return 0;
 }
 
-static int failing_experts(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_experts *a)
+static int failing_experts(struct dsv4_exec *x, const struct dsv4_host *host,
+	const struct dsv4_moe_experts *a)
 {
 	return n_fail_after-- > 0 ? ref_moe_experts(x, host, a) : -EIO;
 }
 
 #define ENTRY(op_, phases_, tag_, fn_) \
-	{ sizeof(struct dsv4_op_entry), DSV4_OP_##op_, phases_, ANY_WEIGHT, DSV4_EXACT, tag_, (dsv4_any_f *)(fn_) }
+	{ sizeof(struct dsv4_op_entry), DSV4_OP_##op_, phases_, ANY_WEIGHT, DSV4_EXACT, tag_, \
+	  (dsv4_any_f *)(fn_) }
 
 static const struct dsv4_op_entry counting_ops[] = { ENTRY(attn, BOTH, "counts", counting_attn) };
 static const struct dsv4_op_entry lazy_ops[] = { ENTRY(index_topk, BOTH, "lazy", lazy_topk) };
-static const struct dsv4_op_entry failing_ops[] = { ENTRY(moe_experts, 1 << DSV4_PREFILL, "fails", failing_experts) };
+static const struct dsv4_op_entry failing_ops[] = {
+	ENTRY(moe_experts, 1 << DSV4_PREFILL, "fails", failing_experts),
+};
 static const struct dsv4_op_entry broken_ops[] = { ENTRY(attn, BOTH, "no function", NULL) };
 
 #define PLUGIN(name_, ops) \
 	static const struct dsv4_plugin name_ = { \
-		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, .n_op = 1, \
+		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, \
+		.n_op = 1, \
 		.signature = DSV4_BUILD_SIGNATURE, .name = #name_, .version = "1", .cpu = "", .op = ops, \
 	}
 PLUGIN(counting, counting_ops);
@@ -111,8 +116,8 @@ static void test_every_slot_is_ref(void **state)
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
 			for (int wf = 0; wf < DSV4_N_WFMT; wf++) {
-				const struct kset_slot *s = kset_slot(ks, (enum dsv4_op)op, (enum dsv4_phase)ph,
-					(enum dsv4_wfmt)wf);
+				const struct kset_slot *s = kset_slot(ks, (enum dsv4_op)op,
+					(enum dsv4_phase)ph, (enum dsv4_wfmt)wf);
 
 				assert_ptr_equal(s->provider, &ref_plugin);
 				assert_int_equal(s->entry->op, op);
@@ -136,7 +141,8 @@ static void test_overlay(void **state)
 
 static void test_later_overlay_wins(void **state)
 {
-	struct kset *ks = must_build("attention=counting attention.prefill=ref"), *back = must_build("indexer=lazy indexer=ref");
+	struct kset *ks = must_build("attention=counting attention.prefill=ref");
+	struct kset *back = must_build("indexer=lazy indexer=ref");
 
 	(void)state;
 	assert_string_equal(provider(ks, DSV4_OP_attn, DSV4_PREFILL), "ref");
@@ -227,10 +233,12 @@ static void test_failed_step_leaves_sequence(void **state)
 	assert_int_equal(tinykit_step(k, k->ref, &k->native, s, token, 50, 0, NULL), 0);
 	for (int layers = 0; layers < k->model->config->n_layers; layers++) {
 		n_fail_after = layers;
-		assert_int_equal(tinykit_step(k, bad, &k->native, s, token + 40, 70 + layers, 0, NULL), RC_KERNEL);
+		assert_int_equal(tinykit_step(k, bad, &k->native, s, token + 40, 70 + layers, 0, NULL),
+			RC_KERNEL);
 		assert_int_equal(sequence_pos(s), 50);
 	}
-	assert_string_equal(buf_str(&k->why), "moe_experts of failing failed in layer 4, prefill: Input/output error");
+	assert_string_equal(buf_str(&k->why),
+		"moe_experts of failing failed in layer 4, prefill: Input/output error");
 	assert_int_equal(tinykit_step(k, k->ref, &k->native, s, token + 50, 90, 1, got), 0);
 	assert_memory_equal(want, got, row * sizeof *got);
 	sequence_free(&s);

@@ -50,7 +50,8 @@ static void test_set(void **state)
 	static const struct { const char *name, *value; int rc; const char *says; } cases[] = {
 		{ "index_topk", "1", 0, "" },
 		{ "index_topk", "1048576", 0, "" },
-		{ "index_topk", "0", RC_INVALID, "index_topk: \"0\" is not a whole number from 1 to 1048576" },
+		{ "index_topk", "0", RC_INVALID,
+		  "index_topk: \"0\" is not a whole number from 1 to 1048576" },
 		{ "index_topk", "1048577", RC_INVALID, "from 1 to" },
 		{ "index_topk", "-1", RC_INVALID, "from 1 to" },
 		{ "index_topk", " 4", RC_INVALID, "from 1 to" },
@@ -61,7 +62,8 @@ static void test_set(void **state)
 		{ "index_key", "", RC_INVALID, "none of" },
 		{ "index_key", "fp4|fp8", RC_INVALID, "none of" },
 		{ "kv_format", "fp4", RC_INVALID, "none of fp8|bf16|f32" },
-		{ "indexkey", "fp4", RC_NOT_FOUND, "no parameter \"indexkey\"; there are: index_topk, index_key" },
+		{ "indexkey", "fp4", RC_NOT_FOUND,
+		  "no parameter \"indexkey\"; there are: index_topk, index_key" },
 	};
 	struct buf why = { 0 };
 	struct numerics n;

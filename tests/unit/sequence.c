@@ -36,14 +36,16 @@ static void fill(struct sequence *s, int64_t pos, int n, float sign)
 		for (int t = 0; t < SEQUENCE_N_TAIL; t++)
 			for (int64_t p = pos; p < pos + n && layout.layer[i].width[t]; p++)
 				for (int k = 0; k < layout.layer[i].width[t]; k++)
-					sequence_tail(s, i, (enum sequence_tail)t, p)[k] = sign * mark(i, t, p);
+					sequence_tail(s, i, (enum sequence_tail)t, p)[k] =
+						sign * mark(i, t, p);
 }
 
 static void fill_rows(struct sequence *s, int64_t pos, int n, float sign)
 {
 	for (int i = 0; i < layout.n_layer; i++)
 		for (int k = 0; k < SEQUENCE_N_ROWS && layout.layer[i].dim[k]; k++)
-			for (int64_t r = pos / layout.layer[i].ratio; r < (pos + n) / layout.layer[i].ratio; r++)
+			for (int64_t r = pos / layout.layer[i].ratio;
+			     r < (pos + n) / layout.layer[i].ratio; r++)
 				sequence_row(s, i, (enum sequence_rows)k, r)[0] = sign * mark(i, 8 + k, r);
 }
 
@@ -55,7 +57,8 @@ static void check_tail(struct sequence *s, int layer, int t, int64_t from, int64
 	for (int64_t p = from; p < end; p++)
 		for (int k = 0; k < width; k++)
 			if (first[(p - from) * width + k] != mark(layer, t, p))
-				fail_msg("layer %d tail %d position %lld of %lld", layer, t, (long long)p, (long long)end);
+				fail_msg("layer %d tail %d position %lld of %lld", layer, t, (long long)p,
+					(long long)end);
 }
 
 /* All that the next token may look at is there. */
@@ -71,11 +74,13 @@ static void check(struct sequence *s)
 		check_tail(s, 2, t, pos / 128 * 128, pos);
 	for (int i = 1; i < 3; i++)
 		for (int k = 0; k < SEQUENCE_N_ROWS && layout.layer[i].dim[k]; k++) {
-			struct dsv4_rows r = sequence_rows(s, i, (enum sequence_rows)k, pos / layout.layer[i].ratio);
+			struct dsv4_rows r = sequence_rows(s, i, (enum sequence_rows)k,
+				pos / layout.layer[i].ratio);
 
 			assert_int_equal(r.page_rows * layout.layer[i].ratio, SEQUENCE_BLOCK);
 			for (int64_t n = 0; n < r.n; n++)
-				assert_true(r.page[n / r.page_rows][n % r.page_rows * r.dim] == mark(i, 8 + k, n));
+				assert_true(r.page[n / r.page_rows][n % r.page_rows * r.dim] ==
+					    mark(i, 8 + k, n));
 		}
 }
 
@@ -113,7 +118,7 @@ static void test_keeps_what_is_needed(void **state)
 	}
 }
 
-/* Before position 0 of an overlapping layer lies a group that does not exist; its rows can be read, and are 0. */
+/* Before position 0 of an overlapping layer lies a group that does not exist; its rows can be read: zeros. */
 static void test_group_before_the_first(void **state)
 {
 	static const float zero[4 * 12];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * tinykit.c - the tiny model, opened, with a pool and the reference kernels: what tests of the forward pass share.
+ * tinykit.c - the tiny model, opened, with a pool and the reference kernels, for tests of the forward pass.
  * Threads: the test's. Locks: none. */
 #include "tests/unit/tinykit.h"
 
@@ -70,7 +70,8 @@ int tinykit_step(struct tinykit *k, const struct kset *ks, const struct numerics
 	return forward_run(k->forward, &b, &k->why);
 }
 
-float *tinykit_prefill(struct tinykit *k, const struct kset *ks, const struct numerics *num, const int32_t *token, int n)
+float *tinykit_prefill(struct tinykit *k, const struct kset *ks, const struct numerics *num,
+	const int32_t *token, int n)
 {
 	float *logits = malloc((size_t)n * (size_t)k->vocab * sizeof *logits);
 	struct sequence *s = tinykit_sequence(k);

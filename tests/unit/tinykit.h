@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * tinykit.h - the tiny model, opened, with a pool and the reference kernels: what tests of the forward pass share.
+ * tinykit.h - the tiny model, opened, with a pool and the reference kernels, for tests of the forward pass.
  * Threads: the test's. Locks: none. */
 #ifndef TESTS_TINYKIT_H
 #define TESTS_TINYKIT_H
@@ -34,6 +34,7 @@ struct sequence *tinykit_sequence(struct tinykit *k);
 int tinykit_step(struct tinykit *k, const struct kset *ks, const struct numerics *num, struct sequence *s,
 	const int32_t *token, int n, int n_logits, float *logits);
 /* Prefills n tokens in one step into a new sequence; logits [n][vocab], malloc'd. */
-float *tinykit_prefill(struct tinykit *k, const struct kset *ks, const struct numerics *num, const int32_t *token, int n);
+float *tinykit_prefill(struct tinykit *k, const struct kset *ks, const struct numerics *num,
+	const int32_t *token, int n);
 
 #endif
