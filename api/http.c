@@ -168,13 +168,17 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 static void http_log(const struct exchange *x)
 {
 	double ms = (exchange_now() - x->started) * 1e3;
+	unsigned long long sent = x->sent;
 
+#define HTTP_LOG(level) \
+	log_event(level, "http", "id=%s method=%s path=%s status=%d error=%s ms=%.1f bytes=%llu", x->id, LOGQ(x->method), \
+		  LOGQ(x->path), x->status, x->failed[0] ? x->failed : "-", ms, sent)
+	/* Two call sites, so that a flood of good requests cannot crowd out the failures. */
 	if (x->status >= 500)
-		log_event(LOG_LV_WARN, "http", "id=%s method=%s path=%s status=%d code=%s ms=%.1f bytes=%llu", x->id,
-			  LOGQ(x->method), LOGQ(x->path), x->status, x->failed, ms, (unsigned long long)x->sent);
+		HTTP_LOG(LOG_LV_WARN);
 	else
-		log_event(LOG_LV_INFO, "http", "id=%s method=%s path=%s status=%d code=%s ms=%.1f bytes=%llu", x->id,
-			  LOGQ(x->method), LOGQ(x->path), x->status, x->failed, ms, (unsigned long long)x->sent);
+		HTTP_LOG(LOG_LV_INFO);
+#undef HTTP_LOG
 }
 
 static void http_completed(void *arg, struct MHD_Connection *conn, void **state, enum MHD_RequestTerminationCode why)

@@ -37,8 +37,10 @@ int daemon_configure(const struct daemon_flags *f, struct conf *ret_c, struct bu
 
 	conf_init(&c);
 	r = conf_load(&c, daemon_config_path(f), why);
-	if (r == -ENOENT && !f->config)
+	if (r == -ENOENT && !f->config) {
+		buf_clear(why);
 		r = 0;
+	}
 	for (int i = 0; i < CONF_COUNT && !r; i++)
 		if (f->value[i])
 			r = conf_set(&c, (enum conf_key)i, f->value[i], why);
@@ -412,15 +414,16 @@ int daemon_run(const struct daemon_flags *f)
 	struct daemon d = { .flags = f, .started = loop_now(), .probe_history = json_array() };
 	struct buf why = { 0 };
 	enum log_level level;
-	int code = DAEMON_OK;
+	int r = daemon_configure(f, &d.conf, &why);
 
-	list_init(&d.waits);
-	if (daemon_configure(f, &d.conf, &why)) {
+	if (r)
 		log_event(LOG_LV_ERR, "bad_config", "error=%s", LOGQ(buf_str(&why)));
+	buf_fini(&why);
+	if (r) {
 		json_decref(d.probe_history);
-		buf_fini(&why);
 		return DAEMON_CONFIG;
 	}
+	list_init(&d.waits);
 	must_zero(log_parse_level(conf_text(&d.conf, CONF_log_level), &level));
 	log_set_level(level);
 	must_zero(loop_init(&d.loop));
@@ -429,7 +432,6 @@ int daemon_run(const struct daemon_flags *f)
 	if (daemon_start(&d) == 0)
 		loop_run(&d.loop);
 	daemon_fini(&d);
-	code = d.exit;
-	log_event(LOG_LV_NOTICE, "stopped", "status=%d", code);
-	return code;
+	log_event(LOG_LV_NOTICE, "stopped", "status=%d", d.exit);
+	return d.exit;
 }

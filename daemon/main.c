@@ -90,15 +90,16 @@ static int main_test(const struct main_args *a)
 {
 	struct conf c;
 	struct buf why = { 0 };
+	int r = daemon_configure(&a->flags, &c, &why);
 
-	if (daemon_configure(&a->flags, &c, &why)) {
+	if (r) {
 		fprintf(stderr, "dsv4d: %s\n", buf_str(&why));
-		buf_fini(&why);
-		return DAEMON_CONFIG;
+	} else {
+		printf("%s: ok\n", daemon_config_path(&a->flags));
+		conf_fini(&c);
 	}
-	printf("%s: ok\n", daemon_config_path(&a->flags));
-	conf_fini(&c);
-	return DAEMON_OK;
+	buf_fini(&why);
+	return r ? DAEMON_CONFIG : DAEMON_OK;
 }
 
 int main(int argc, char **argv)

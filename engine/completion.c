@@ -91,6 +91,7 @@ void completion_push(struct completion *c, enum completion_kind kind, const char
 	if (kind == COMPLETION_CONTENT) {
 		c->any_content = true;
 		c->stopped = stop_match_put(c->stop, text, len, &c->out);
+		c->stop_flags = c->flags;
 	} else {
 		c->any_reasoning |= kind == COMPLETION_REASONING;
 		buf_add(&c->out, text, len);
@@ -227,5 +228,5 @@ void completion_end(struct completion *c, enum completion_why why, struct comple
 		c->flags |= COMPLETION_NO_END;
 	ret_v->finish = completion_finish(c, why, &ret_v->detail);
 	ret_v->n_calls = c->n_calls;
-	ret_v->flags = c->flags;
+	ret_v->flags = c->stopped ? c->stop_flags : c->flags;
 }

@@ -40,6 +40,7 @@ struct completion {
 	bool stopped;           /* a stop string was found */
 	bool any_reasoning, any_content;
 	unsigned flags;
+	unsigned stop_flags;    /* those that concern the text before the stop string */
 	int n_begun, n_calls;
 
 	struct buf in;          /* symbols; those before pos are done */
