@@ -80,12 +80,23 @@ static void completion_lex_byte(struct completion_lex *x, char c, struct buf *ou
 	}
 }
 
+/* Every marker begins with one of these. */
+static bool completion_lex_begins(char c)
+{
+	return c == '<' || c == '|' || c == '\xef';
+}
+
 static void completion_lex_bytes(struct completion_lex *x, const struct buf *chars, struct buf *out)
 {
-	size_t i;
+	size_t i = 0, from;
 
-	for (i = 0; i < chars->len; i++)
-		completion_lex_byte(x, chars->data[i], out);
+	while (i < chars->len) {
+		for (from = i; i < chars->len && x->n_held == 0 && !completion_lex_begins(chars->data[i]); i++)
+			;
+		buf_add(out, chars->data + from, i - from);
+		if (i < chars->len)
+			completion_lex_byte(x, chars->data[i++], out);
+	}
 }
 
 void completion_lex_text(struct completion_lex *x, const char *bytes, size_t len, struct buf *out)

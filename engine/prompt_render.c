@@ -11,18 +11,15 @@
 static const char prompt_effort_max[] =
 	"Reasoning Effort: Absolute maximum with no shortcuts permitted.\n"
 	"You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve "
-	"the root cause, "
-	"rigorously stress-testing your logic against all potential paths, edge cases, and adversarial "
-	"scenarios.\n"
+	"the root cause, rigorously stress-testing your logic against all potential paths, edge cases, and "
+	"adversarial scenarios.\n"
 	"Explicitly write out your entire deliberation process, documenting every intermediate step, "
-	"considered "
-	"alternative, and rejected hypothesis to ensure absolutely no assumption is left unchecked.\n\n";
+	"considered alternative, and rejected hypothesis to ensure absolutely no assumption is left unchecked.\n\n";
 
 static const char prompt_tools_before[] =
 	"\n\n## Tools\n\n"
 	"You have access to a set of tools to help answer the user's question. You can invoke tools by "
-	"writing a "
-	"\"<｜DSML｜tool_calls>\" block like the following:\n\n"
+	"writing a \"<｜DSML｜tool_calls>\" block like the following:\n\n"
 	"<｜DSML｜tool_calls>\n"
 	"<｜DSML｜invoke name=\"$TOOL_NAME\">\n"
 	"<｜DSML｜parameter name=\"$PARAMETER_NAME\" string=\"true|false\">$PARAMETER_VALUE</｜DSML｜parameter>\n"
@@ -33,8 +30,7 @@ static const char prompt_tools_before[] =
 	"</｜DSML｜invoke>\n"
 	"</｜DSML｜tool_calls>\n\n"
 	"String parameters should be specified as is and set `string=\"true\"`. For all other types "
-	"(numbers, booleans, "
-	"arrays, objects), pass the value in JSON format and set `string=\"false\"`.\n\n"
+	"(numbers, booleans, arrays, objects), pass the value in JSON format and set `string=\"false\"`.\n\n"
 	"If thinking_mode is enabled (triggered by <think>), you MUST output your complete reasoning inside "
 	"<think>...</think> BEFORE any tool calls or final response.\n\n"
 	"Otherwise, output directly after </think> with tool calls or final response.\n\n"

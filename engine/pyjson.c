@@ -34,7 +34,7 @@ void pyjson_escape(const char *text, size_t len, struct buf *out)
 		for (s = short_form; *s && (unsigned char)*s != c; s += 2)
 			;
 		if (*s)
-			buf_printf(out, "\\%c", s[1]);
+			buf_add(out, (const char[]){ '\\', s[1] }, 2);
 		else
 			buf_printf(out, "\\u%04x", c);
 	}

@@ -27,7 +27,8 @@ static bool vectors_encode(const json_t *c, struct buf *why)
 	const json_t *want = json_object_get(c, "prompt"), *effort = json_object_get(c, "reasoning_effort");
 	struct prompt_options o = {
 		.thinking = vectors_thinking(c),
-		.drop_thinking = json_is_false(json_object_get(c, "drop_thinking")) ? PROMPT_DROP_NEVER : PROMPT_DROP_AUTO,
+		.drop_thinking = json_is_false(json_object_get(c,
+			"drop_thinking")) ? PROMPT_DROP_NEVER : PROMPT_DROP_AUTO,
 	};
 	bool refused = json_is_true(json_object_get(c, "refused")), good;
 	struct prompt *p = NULL;
@@ -58,9 +59,11 @@ static bool vectors_decode(const json_t *c, struct buf *why)
 		struct completion_verdict v;
 		json_t *message = NULL;
 
-		completion_parse_text(json_string_value(text), json_string_length(text), vectors_thinking(c), chunks[i],
+		completion_parse_text(json_string_value(text), json_string_length(text), vectors_thinking(c),
+			chunks[i],
 			&message, &v);
-		good = refused ? v.flags != 0 : v.flags == 0 && json_equal(message, json_object_get(c, "message"));
+		good = refused ? v.flags != 0 : v.flags == 0 && json_equal(message, json_object_get(c,
+			"message"));
 		buf_why(why, 0, "%s (flags %#x)", refused ? "not noticed" : "another message", v.flags);
 		json_decref(message);
 	}

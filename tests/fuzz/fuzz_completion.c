@@ -84,10 +84,12 @@ static void put(struct completion *c, const char *bytes, size_t len, bool spelle
 	}
 }
 
-static void run(const uint8_t *data, size_t size, size_t chunk, struct result *ret_r, struct completion_verdict *ret_v)
+static void run(const uint8_t *data, size_t size, size_t chunk, struct result *ret_r,
+	struct completion_verdict *ret_v)
 {
 	static const char *const stops[] = { "ab", "b\n", "<" };
-	struct completion_options o = { .mode = data[0] % 3, .spelled = data[0] & 4, .stop = stops, .n_stop = data[0] & 8 ? 3 : 0,
+	struct completion_options o = { .mode = data[0] % 3, .spelled = data[0] & 4, .stop = stops,
+		.n_stop = data[0] & 8 ? 3 : 0,
 		.emit = event, .arg = ret_r };
 	struct completion *c = NULL;
 

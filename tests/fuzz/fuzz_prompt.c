@@ -17,7 +17,8 @@ static struct tokenizer *tokenizer(void)
 	struct buf path = { 0 }, why = { 0 };
 
 	if (!t) {
-		buf_printf(&path, "%s/etc/tiny/tokenizer.json", getenv("top_srcdir") ? getenv("top_srcdir") : ".");
+		buf_printf(&path, "%s/etc/tiny/tokenizer.json",
+			getenv("top_srcdir") ? getenv("top_srcdir") : ".");
 		must_zero(tokenizer_open(buf_str(&path), &t, &why));
 	}
 	buf_fini(&path);
@@ -48,7 +49,8 @@ static void check_render(json_t *in)
 	int i;
 
 	for (i = 0; i < 12; i++) {
-		struct prompt_options o = { .thinking = i & 1, .effort = i & 2 ? GEN_EFFORT_MAX : GEN_EFFORT_DEFAULT,
+		struct prompt_options o = { .thinking = i & 1,
+			.effort = i & 2 ? GEN_EFFORT_MAX : GEN_EFFORT_DEFAULT,
 			.drop_thinking = (enum prompt_drop)(i / 4) };
 		struct prompt *p = NULL;
 

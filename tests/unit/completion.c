@@ -46,24 +46,29 @@ struct trace {
 	int n_events;
 };
 
+/* Whole ones: the text does not begin with a continuation byte, and the last character has all of its own. */
+static void check_characters(const unsigned char *s, size_t len)
+{
+	size_t i = len, want;
+
+	assert_true((s[0] & 0xc0) != 0x80);
+	while (i > 0 && (s[i - 1] & 0xc0) == 0x80)
+		i--;
+	assert_true(i > 0);
+	want = s[i - 1] < 0x80 ? 1 : s[i - 1] < 0xe0 ? 2 : s[i - 1] < 0xf0 ? 3 : 4;
+	assert_int_equal(len - i + 1, want);
+}
+
 static void trace_event(void *arg, const struct completion_event *ev)
 {
 	static const char letters[] = "RCBAE";
 	struct trace *t = arg;
-	const unsigned char *s = (const unsigned char *)ev->text;
 
-	/* Whole characters: none begins with a continuation byte, nor is cut. */
-	if (ev->len) {
-		size_t i = ev->len;
-
-		assert_true((s[0] & 0xc0) != 0x80);
-		while (i > 0 && (s[i - 1] & 0xc0) == 0x80)
-			i--;
-		assert_true(i > 0 && ev->len - i + 1 == (s[i - 1] < 0x80 ? 1U : s[i - 1] < 0xe0 ? 2U : s[i - 1] < 0xf0 ? 3U : 4U));
-	} else {
+	if (ev->len)
+		check_characters((const unsigned char *)ev->text, ev->len);
+	else
 		assert_int_equal(ev->kind, COMPLETION_TOOL_END);
-	}
-	if (t->n_events++ && t->kind == ev->kind && (ev->kind <= COMPLETION_CONTENT || ev->kind == COMPLETION_TOOL_ARGS))
+	if (t->n_events++ && t->kind == ev->kind && ev->kind != COMPLETION_TOOL_BEGIN)
 		t->text.data[--t->text.len] = '\0';
 	else
 		buf_printf(&t->text, "%c(", letters[ev->kind]);
@@ -110,10 +115,11 @@ static void play_chunks(struct completion *c, const char *text, size_t chunk)
 	}
 }
 
-static void play(const struct play *p, const char *text, struct trace *ret_t, struct completion_verdict *ret_v)
+static void play(const struct play *p, const char *text, struct trace *ret_t,
+	struct completion_verdict *ret_v)
 {
-	struct completion_options o = { .mode = p->mode, .stop = p->stop, .n_stop = p->n_stop, .spelled = p->spelled,
-		.emit = trace_event, .arg = ret_t };
+	struct completion_options o = { .mode = p->mode, .stop = p->stop, .n_stop = p->n_stop,
+		.spelled = p->spelled, .emit = trace_event, .arg = ret_t };
 	struct completion *c = NULL;
 
 	buf_clear(&ret_t->text);
@@ -190,7 +196,8 @@ static bool has_whole_calls_only(const json_t *message)
 		const json_t *args = json_object_get(json_object_get(call, "function"), "arguments");
 		struct jsonprefix s = { 0 };
 
-		if (!jsonprefix_put(&s, json_string_value(args), json_string_length(args)) || !jsonprefix_end(&s))
+		jsonprefix_put(&s, json_string_value(args), json_string_length(args));
+		if (!jsonprefix_end(&s))
 			return false;
 	}
 	return true;
@@ -217,7 +224,8 @@ static void test_cut_anywhere(void **state)
 				assert_int_equal(v.finish, GEN_LENGTH);
 			if (strstr(json_string_value(json_object_get(m, "content")), "DSML"))
 				fail_msg("cut at %zu: %.*s", at, (int)at, text);
-			assert_null(strstr(json_string_value(json_object_get(m, "reasoning_content")), "DSML"));
+			assert_null(strstr(json_string_value(json_object_get(m, "reasoning_content")),
+				"DSML"));
 			assert_true(has_whole_calls_only(m));
 			if (block_end && at < (size_t)(strstr(text, "</｜DSML｜invoke") - text))
 				assert_int_equal(json_array_size(json_object_get(m, "tool_calls")), 0);
@@ -243,14 +251,19 @@ static void test_reasoning_and_content(void **state)
 static void test_calls(void **state)
 {
 	(void)state;
-	expect(thinking, "r</think>Look." CALLS F_OSLO INVOKE("g") JSON("n", "[1, {\"a\": \"b\"}]") STRING("s", "x\"\n\t\\é") INVOKE_END
-		CALLS_END, "R(r)C(Look.)B(f)A({\"city\": \"Oslo\"})E()B(g)A({\"n\": [1, {\"a\": \"b\"}], \"s\": \"x\\\"\\n\\t\\\\é\"})E()",
+	expect(thinking, "r</think>Look." CALLS F_OSLO INVOKE("g") JSON("n", "[1, {\"a\": \"b\"}]")
+		STRING("s", "x\"\n\t\\é") INVOKE_END CALLS_END,
+		"R(r)C(Look.)B(f)A({\"city\": \"Oslo\"})E()"
+		"B(g)A({\"n\": [1, {\"a\": \"b\"}], \"s\": \"x\\\"\\n\\t\\\\é\"})E()",
 		"tool_calls", 0);
 	expect(chat, CALLS INVOKE("f") INVOKE_END CALLS_END, "B(f)A({})E()", "tool_calls", 0);
 	expect(chat, CALLS INVOKE("f") "\n" INVOKE_END CALLS_END, "B(f)A({})E()", "tool_calls", 0);
-	expect(chat, "a\n" CALLS INVOKE("f") STRING("a\" b>", "</｜DSML｜invoke> <｜DSML｜parameter name=\"") INVOKE_END CALLS_END,
-		"C(a\n)B(f)A({\"a\\\" b>\": \"</｜DSML｜invoke> <｜DSML｜parameter name=\\\"\"})E()", "tool_calls", 0);
-	expect(chat, CALLS INVOKE("f") STRING("a", "<think></think>|DSML|</|DSML|parameter>") INVOKE_END CALLS_END,
+	expect(chat, "a\n" CALLS INVOKE("f") STRING("a\" b>", "</｜DSML｜invoke> <｜DSML｜parameter name=\"")
+		INVOKE_END CALLS_END,
+		"C(a\n)B(f)A({\"a\\\" b>\": \"</｜DSML｜invoke> <｜DSML｜parameter name=\\\"\"})E()",
+			"tool_calls", 0);
+	expect(chat, CALLS INVOKE("f") STRING("a", "<think></think>|DSML|</|DSML|parameter>")
+		INVOKE_END CALLS_END,
 		"B(f)A({\"a\": \"<think></think>|DSML|</|DSML|parameter>\"})E()", "tool_calls", 0);
 }
 
@@ -286,7 +299,8 @@ static void test_arguments_stream(void **state)
 static void test_no_end(void **state)
 {
 	(void)state;
-	expect(chat_cut, "Hi." CALLS F_OSLO CALLS_END, "C(Hi.)B(f)A({\"city\": \"Oslo\"})E()", "max_tokens", COMPLETION_NO_END);
+	expect(chat_cut, "Hi." CALLS F_OSLO CALLS_END, "C(Hi.)B(f)A({\"city\": \"Oslo\"})E()", "max_tokens",
+		COMPLETION_NO_END);
 }
 
 static void test_open_think(void **state)
@@ -301,7 +315,8 @@ static void test_stray_markers(void **state)
 	expect(chat, "a</think>b", "C(ab)", "eos", COMPLETION_STRAY_MARKER);
 	expect(thinking, "<think>a</think>b", "R(a)C(b)", "eos", COMPLETION_STRAY_MARKER);
 	expect(chat, "<think>a</think>b", "R(a)C(b)", "eos", COMPLETION_STRAY_MARKER);
-	expect(thinking, "a</think>b</think>c<think>d</think>e", "R(a)C(bc)R(d)C(e)", "eos", COMPLETION_STRAY_MARKER);
+	expect(thinking, "a</think>b</think>c<think>d</think>e", "R(a)C(bc)R(d)C(e)", "eos",
+		COMPLETION_STRAY_MARKER);
 }
 
 /* Behaviours 64, 65: one call, never lost, never twice. */
@@ -310,18 +325,22 @@ static void test_call_in_think(void **state)
 	(void)state;
 	expect(thinking, "why" CALLS F_OSLO CALLS_END, "R(why)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls",
 		COMPLETION_CALL_IN_THINK | COMPLETION_OPEN_THINK);
-	expect(thinking, "why" CALLS F_OSLO CALLS_END "</think>", "R(why)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls",
+	expect(thinking, "why" CALLS F_OSLO CALLS_END "</think>", "R(why)B(f)A({\"city\": \"Oslo\"})E()",
+		"tool_calls",
 		COMPLETION_CALL_IN_THINK);
-	expect(thinking, "why" CALLS F_OSLO CALLS_END "</think>" CALLS F_OSLO CALLS_END, "R(why)B(f)A({\"city\": \"Oslo\"})E()",
+	expect(thinking, "why" CALLS F_OSLO CALLS_END "</think>" CALLS F_OSLO CALLS_END,
+		"R(why)B(f)A({\"city\": \"Oslo\"})E()",
 		"tool_calls", COMPLETION_CALL_IN_THINK | COMPLETION_SECOND_BLOCK);
 }
 
 static void test_text_after_call(void **state)
 {
 	(void)state;
-	expect(chat, "a" CALLS F_OSLO CALLS_END "tail", "C(a)B(f)A({\"city\": \"Oslo\"})E()C(tail)", "tool_calls",
+	expect(chat, "a" CALLS F_OSLO CALLS_END "tail", "C(a)B(f)A({\"city\": \"Oslo\"})E()C(tail)",
+		"tool_calls",
 		COMPLETION_TEXT_AFTER_CALL);
-	expect(chat, CALLS F_OSLO CALLS_END "\n ", "B(f)A({\"city\": \"Oslo\"})E()", "tool_calls", COMPLETION_LOOSE);
+	expect(chat, CALLS F_OSLO CALLS_END "\n ", "B(f)A({\"city\": \"Oslo\"})E()", "tool_calls",
+		COMPLETION_LOOSE);
 }
 
 static void test_duplicate_parameter(void **state)
@@ -340,7 +359,8 @@ static void test_cut_call(void **state)
 	struct trace t = { 0 };
 
 	(void)state;
-	expect(chat_cut, head, "B(f)A({\"a\": \"Par)", "incomplete_tool_call", COMPLETION_NO_END | COMPLETION_CUT_CALL);
+	expect(chat_cut, head, "B(f)A({\"a\": \"Par)", "incomplete_tool_call",
+		COMPLETION_NO_END | COMPLETION_CUT_CALL);
 	play(&p, head, &t, &v);
 	assert_int_equal(v.finish, GEN_LENGTH);
 	p.why = COMPLETION_EOS;
@@ -352,8 +372,10 @@ static void test_cut_call(void **state)
 	assert_int_equal(v.n_calls, 1);
 	assert_string_equal(buf_str(&t.text), "B(f)A({\"city\": \"Oslo\"})E()B(g)A({\"b\": \"1\")");
 	buf_fini(&t.text);
-	expect(chat, "a" CALLS F_OSLO, "C(a)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls", COMPLETION_OPEN_BLOCK);
-	expect(chat_cut, "a\n\n<｜DSML｜tool", "C(a)", "incomplete_tool_call", COMPLETION_NO_END | COMPLETION_CUT_CALL);
+	expect(chat, "a" CALLS F_OSLO, "C(a)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls",
+		COMPLETION_OPEN_BLOCK);
+	expect(chat_cut, "a\n\n<｜DSML｜tool", "C(a)", "incomplete_tool_call",
+		COMPLETION_NO_END | COMPLETION_CUT_CALL);
 }
 
 /* Behaviour 61: damaged markup is repaired or reported, neither shown nor silently lost. */
@@ -362,19 +384,28 @@ static void test_damaged_markup(void **state)
 	const unsigned loose = COMPLETION_LOOSE;
 
 	(void)state;
-	expect(chat, "a\n\n<｜DSML｜tool_calls\n" F_OSLO CALLS_END, "C(a)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls", loose);
-	expect(chat, "a\n\n｜DSML｜tool_calls>\n" F_OSLO CALLS_END, "C(a)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls", loose);
-	expect(chat, "a <｜DSML｜function_calls> " F_OSLO "</｜DSML｜function_calls>", "C(a )B(f)A({\"city\": \"Oslo\"})E()",
+	expect(chat, "a\n\n<｜DSML｜tool_calls\n" F_OSLO CALLS_END, "C(a)B(f)A({\"city\": \"Oslo\"})E()",
 		"tool_calls", loose);
-	expect(chat, "a\n\n" F_OSLO, "C(a)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls", loose | COMPLETION_OPEN_BLOCK);
-	expect(chat, CALLS INVOKE("f") STRING("a", "1") CALLS_END, "B(f)A({\"a\": \"1\"})E()", "tool_calls", loose);
-	expect(chat, CALLS INVOKE("f") STRING("a", "1") F_OSLO CALLS_END, "B(f)A({\"a\": \"1\"})E()B(f)A({\"city\": \"Oslo\"})E()",
+	expect(chat, "a\n\n｜DSML｜tool_calls>\n" F_OSLO CALLS_END, "C(a)B(f)A({\"city\": \"Oslo\"})E()",
 		"tool_calls", loose);
-	expect(chat, CALLS INVOKE("f") "<｜DSML｜parameter name=\"a\">1</｜DSML｜parameter>\n" INVOKE_END CALLS_END,
+	expect(chat, "a <｜DSML｜function_calls> " F_OSLO "</｜DSML｜function_calls>",
+		"C(a )B(f)A({\"city\": \"Oslo\"})E()",
+		"tool_calls", loose);
+	expect(chat, "a\n\n" F_OSLO, "C(a)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls",
+		loose | COMPLETION_OPEN_BLOCK);
+	expect(chat, CALLS INVOKE("f") STRING("a", "1") CALLS_END, "B(f)A({\"a\": \"1\"})E()", "tool_calls",
+		loose);
+	expect(chat, CALLS INVOKE("f") STRING("a", "1") F_OSLO CALLS_END,
+		"B(f)A({\"a\": \"1\"})E()B(f)A({\"city\": \"Oslo\"})E()",
+		"tool_calls", loose);
+	expect(chat, CALLS INVOKE("f") "<｜DSML｜parameter name=\"a\">1</｜DSML｜parameter>\n"
+		INVOKE_END CALLS_END,
 		"B(f)A({\"a\": \"1\"})E()", "tool_calls", loose);
-	expect(chat, CALLS INVOKE("f") "words\n" INVOKE_END INVOKE("g") INVOKE_END CALLS_END, "B(f)B(g)A({})E()",
+	expect(chat, CALLS INVOKE("f") "words\n" INVOKE_END INVOKE("g") INVOKE_END CALLS_END,
+		"B(f)B(g)A({})E()",
 		"incomplete_tool_call", COMPLETION_BAD_CALL);
-	expect(chat, "a<｜DSML｜nonsense x=\"1\">b</｜DSML｜parameter>c", "C(abc)", "eos", COMPLETION_BAD_MARKUP | loose);
+	expect(chat, "a<｜DSML｜nonsense x=\"1\">b</｜DSML｜parameter>c", "C(abc)", "eos",
+		COMPLETION_BAD_MARKUP | loose);
 	expect(chat, CALLS "words", "C(words)", "eos", COMPLETION_BAD_MARKUP);
 	expect(chat, CALLS CALLS_END, "", "empty", 0);
 }
@@ -388,8 +419,10 @@ static void test_value_that_is_no_json(void **state)
 	int i;
 
 	(void)state;
-	expect(chat, CALLS INVOKE("f") JSON("a", "True") JSON("b", "") JSON("c", "[1,]") JSON("d", " 1.5e3 ") INVOKE_END CALLS_END,
-		"B(f)A({\"a\": \"True\", \"b\": \"\", \"c\": \"[1,]\", \"d\":  1.5e3 })E()", "tool_calls", COMPLETION_BAD_JSON);
+	expect(chat, CALLS INVOKE("f") JSON("a", "True") JSON("b", "") JSON("c", "[1,]") JSON("d", " 1.5e3 ")
+		INVOKE_END CALLS_END,
+		"B(f)A({\"a\": \"True\", \"b\": \"\", \"c\": \"[1,]\", \"d\":  1.5e3 })E()", "tool_calls",
+			COMPLETION_BAD_JSON);
 	/* Found out too late: the call is not whole. */
 	buf_adds(&text, CALLS INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"false\">[");
 	for (i = 0; i < 1000; i++)
@@ -407,7 +440,8 @@ static void test_value_that_is_no_json(void **state)
 static void test_ascii_bars(void **state)
 {
 	(void)state;
-	expect(chat, "a\n\n<|DSML|tool_calls>\n<|DSML|invoke name=\"f\">\n<|DSML|parameter name=\"city\" string=\"true\">"
+	expect(chat,
+		"a\n\n<|DSML|tool_calls>\n<|DSML|invoke name=\"f\">\n<|DSML|parameter name=\"city\" string=\"true\">"
 		"</｜DSML｜parameter></|DSML|parameter>\n</|DSML|invoke>\n</|DSML|tool_calls>",
 		"C(a)B(f)A({\"city\": \"</｜DSML｜parameter>\"})E()", "tool_calls", COMPLETION_LOOSE);
 	expect(chat, "|DSML| |DSM || a|", "C(|DSML| |DSM || a|)", "eos", 0);
@@ -416,7 +450,8 @@ static void test_ascii_bars(void **state)
 /* Plain text that spells a marker is not the marker when tokens say so. */
 static void test_quoted_think_marker(void **state)
 {
-	struct completion_token quoted = { .bytes = "the </think> tag", .len = 16 }, real = { .bytes = "</think>", .len = 8,
+	struct completion_token quoted = { .bytes = "the </think> tag", .len = 16 },
+		real = { .bytes = "</think>", .len = 8,
 		.added = true };
 	struct trace t = { 0 };
 	struct completion_options o = { .mode = COMPLETION_THINKING, .emit = trace_event, .arg = &t };
@@ -464,7 +499,8 @@ static void test_characters_over_tokens(void **state)
 
 /* ---- stop strings ---- */
 
-static void expect_stop(enum completion_mode mode, const char *stop1, const char *stop2, const char *text, const char *want,
+static void expect_stop(enum completion_mode mode, const char *stop1, const char *stop2, const char *text,
+	const char *want,
 	const char *detail)
 {
 	struct play p = { .mode = mode, .stop = { stop1, stop2 }, .n_stop = stop2 ? 2 : 1 };
@@ -495,10 +531,12 @@ static void test_stop_strings(void **state)
 	expect_stop(COMPLETION_THINKING, "b", "c", "ab</think>ac", "R(ab)C(a)", "stop_string");
 	expect_stop(COMPLETION_THINKING, "k>", "</th", "a</think>d", "R(a)C(d)", "eos");
 	/* The blank line before a block is the block's. */
-	expect_stop(COMPLETION_CHAT, "\n\n", NULL, "a" CALLS F_OSLO CALLS_END, "C(a)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls");
+	expect_stop(COMPLETION_CHAT, "\n\n", NULL, "a" CALLS F_OSLO CALLS_END,
+		"C(a)B(f)A({\"city\": \"Oslo\"})E()", "tool_calls");
 	expect_stop(COMPLETION_CHAT, "\n\n", NULL, "a\n\n", "C(a)", "stop_string");
 	/* Not in arguments; and text around a block is not one text. */
-	expect_stop(COMPLETION_CHAT, "Oslo", "ab", "a" CALLS F_OSLO CALLS_END "b", "C(a)B(f)A({\"city\": \"Oslo\"})E()C(b)",
+	expect_stop(COMPLETION_CHAT, "Oslo", "ab", "a" CALLS F_OSLO CALLS_END "b",
+		"C(a)B(f)A({\"city\": \"Oslo\"})E()C(b)",
 		"tool_calls");
 	expect_stop(COMPLETION_RAW, "</th", NULL, "a</think>", "C(a)", "stop_string");
 }
@@ -534,8 +572,10 @@ static void test_stop_limits(void **state)
 
 static void test_json_prefix(void **state)
 {
-	static const char *const good[] = { "1", "-0.5e+10", " {\"a\" : [ ] , \"b\":{}} ", "\"\\u00e9\\n\"", "[[1,2],[true,null]]", "0" };
-	static const char *const bad[] = { "", "01", "[1,]", "{\"a\":}", "{,}", "{1:2}", "tru", "True", "1.", "-", "1e", "\"\n\"",
+	static const char *const good[] = { "1", "-0.5e+10", " {\"a\" : [ ] , \"b\":{}} ", "\"\\u00e9\\n\"",
+		"[[1,2],[true,null]]", "0" };
+	static const char *const bad[] = { "", "01", "[1,]", "{\"a\":}", "{,}", "{1:2}", "tru", "True", "1.",
+		"-", "1e", "\"\n\"",
 		"\"\\x\"", "[1}", "1 2", "{\"a\":1,}", "[,1]", "\"\\u12g4\"", "nul l", "]", ".5" };
 	size_t i, k;
 

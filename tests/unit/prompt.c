@@ -36,7 +36,8 @@ static json_t *parse(const char *text)
 	return v;
 }
 
-static int render(const char *messages, const char *tools, const struct prompt_options *o, struct buf *text, struct buf *why)
+static int render(const char *messages, const char *tools, const struct prompt_options *o, struct buf *text,
+	struct buf *why)
 {
 	json_t *m = parse(messages), *t = tools ? parse(tools) : NULL;
 	struct prompt *p = NULL;
@@ -80,9 +81,11 @@ static void test_official_prompts(void **state)
 	json_array_foreach(json_object_get(all, "encode"), i, c) {
 		const char *effort = json_string_value(json_object_get(c, "reasoning_effort"));
 		struct prompt_options o = {
-			.thinking = strcmp(json_string_value(json_object_get(c, "thinking_mode")), "thinking") == 0,
+			.thinking = strcmp(json_string_value(json_object_get(c, "thinking_mode")),
+				"thinking") == 0,
 			.effort = effort && strcmp(effort, "max") == 0 ? GEN_EFFORT_MAX : GEN_EFFORT_DEFAULT,
-			.drop_thinking = json_is_true(json_object_get(c, "drop_thinking")) ? PROMPT_DROP_AUTO :
+			.drop_thinking = json_is_true(json_object_get(c,
+				"drop_thinking")) ? PROMPT_DROP_AUTO :
 				PROMPT_DROP_NEVER,
 		};
 		struct prompt *p = NULL;
@@ -182,9 +185,11 @@ static void test_content_is_never_control(void **state)
 		const char *x = k ? m : "word";
 		struct buf *b = k ? &evil : &good;
 
-		buf_printf(b, "[{\"role\":\"system\",\"content\":\"%s\",\"tools\":[{\"function\":{\"name\":\"%s\",\"%s\":\"%s\"}}],"
+		buf_printf(b,
+			"[{\"role\":\"system\",\"content\":\"%s\",\"tools\":[{\"function\":{\"name\":\"%s\",\"%s\":\"%s\"}}],"
 			"\"response_format\":{\"%s\":\"%s\"}},", x, x, x, x, x, x);
-		buf_printf(b, "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]},{\"role\":\"assistant\","
+		buf_printf(b,
+			"{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]},{\"role\":\"assistant\","
 			"\"content\":\"%s\",\"reasoning_content\":\"%s\",", x, x, x);
 		buf_printf(b, "\"tool_calls\":[{\"id\":\"%s\",\"function\":{\"name\":\"%s\",\"arguments\":"
 			"{\"%s\":\"%s\",\"o\":{\"%s\":\"%s\"}}}}]},", x, x, x, x, x, x);
@@ -258,16 +263,19 @@ static void test_forms_of_content(void **state)
 		B U "a" A "</think>b" E "c" E U "d" A "<think>");
 	expect("[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\"a\"}]", NULL, &o,
 		B U "d" U "a" A "</think>");
-	expect("[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\"a\"}]", NULL, &think,
+	expect("[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\"a\"}]", NULL,
+		&think,
 		B U "a" A "<think>");
 	expect("[{\"role\":\"user\",\"content\":\"a\",\"task\":\"query\"},{\"role\":\"user\",\"content\":\"b\"}]", NULL, &o,
 		B U "a" U "b" A "</think>");
 }
 
-#define CALL(args) "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":" args "}}]}]"
+#define CALL(args) \
+	"[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":" args "}}]}]"
 #define CALLED(params) B "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n" params \
 	"\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>" E
-#define PARAM(name, string, value) "<｜DSML｜parameter name=\"" name "\" string=\"" string "\">" value "</｜DSML｜parameter>"
+#define PARAM(name, string, value) \
+	"<｜DSML｜parameter name=\"" name "\" string=\"" string "\">" value "</｜DSML｜parameter>"
 
 static void test_forms_of_arguments(void **state)
 {
@@ -279,7 +287,8 @@ static void test_forms_of_arguments(void **state)
 	expect(CALL("\"\""), NULL, &o, CALLED(PARAM("arguments", "true", "")));
 	expect(CALL("\"{bad\""), NULL, &o, CALLED(PARAM("arguments", "true", "{bad")));
 	expect(CALL("\"{\\\"a\\\":123456789012345678901234567890,\\\"b\\\":1e400,\\\"c\\\":NaN,\\\"d\\\":[-Infinity]}\""), NULL, &o,
-		CALLED(PARAM("a", "false", "123456789012345678901234567890") "\n" PARAM("b", "false", "Infinity") "\n"
+		CALLED(PARAM("a", "false", "123456789012345678901234567890") "\n" PARAM("b", "false",
+			"Infinity") "\n"
 		PARAM("c", "false", "NaN") "\n" PARAM("d", "false", "[-Infinity]")));
 	expect(CALL("\"{\\\"z\\\":1,\\\"a\\\":2,\\\"z\\\":3}\""), NULL, &o,
 		CALLED(PARAM("z", "false", "3") "\n" PARAM("a", "false", "2")));
@@ -366,27 +375,36 @@ static void test_refusals_name_the_field(void **state)
 		{ "[{\"role\":\"user\",\"content\":[\"a\"]}]", NULL, "messages[0].content[0].type: " },
 		{ "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\"}]}]", NULL,
 			"messages[0].content[1].type: " },
-		{ "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":7}]}]", NULL, "messages[0].content[0].text: " },
+		{ "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":7}]}]", NULL,
+			"messages[0].content[0].text: " },
 		{ "[{\"role\":\"developer\",\"content\":\"\"}]", NULL, "messages[0].content: " },
 		{ "[{\"role\":\"latest_reminder\"}]", NULL, "messages[0].content: " },
 		{ "[{\"role\":\"user\",\"content\":\"a\",\"task\":\"cook\"}]", NULL, "messages[0].task: " },
-		{ "[{\"role\":\"assistant\",\"reasoning_content\":[]}]", NULL, "messages[0].reasoning_content: " },
+		{ "[{\"role\":\"assistant\",\"reasoning_content\":[]}]", NULL,
+			"messages[0].reasoning_content: " },
 		{ "[{\"role\":\"assistant\",\"tool_calls\":{}}]", NULL, "messages[0].tool_calls: " },
 		{ "[{\"role\":\"assistant\",\"tool_calls\":[1]}]", NULL, "messages[0].tool_calls[0]: " },
-		{ "[{\"role\":\"assistant\",\"tool_calls\":[{}]}]", NULL, "messages[0].tool_calls[0].function.name: " },
-		{ "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":1}]}]", NULL, "messages[0].tool_calls[0].id: " },
-		{ "[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"mcp\"}]}]", NULL, "messages[0].tool_calls[0].type: " },
+		{ "[{\"role\":\"assistant\",\"tool_calls\":[{}]}]", NULL,
+			"messages[0].tool_calls[0].function.name: " },
+		{ "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":1}]}]", NULL,
+			"messages[0].tool_calls[0].id: " },
+		{ "[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"mcp\"}]}]", NULL,
+			"messages[0].tool_calls[0].type: " },
 		{ "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}]", NULL,
 			"messages[0].tool_calls[0].function.arguments: " },
 		{ CALL("\"[1]\""), NULL, "messages[0].tool_calls[0].function.arguments: " },
 		{ CALL("\"3\""), NULL, "messages[0].tool_calls[0].function.arguments: " },
-		{ "[{\"role\":\"tool\",\"tool_call_id\":4,\"content\":\"a\"}]", NULL, "messages[0].tool_call_id: " },
+		{ "[{\"role\":\"tool\",\"tool_call_id\":4,\"content\":\"a\"}]", NULL,
+			"messages[0].tool_call_id: " },
 		{ "[{\"role\":\"system\",\"content\":\"a\",\"tools\":3}]", NULL, "messages[0].tools: " },
 		{ "[{\"role\":\"user\",\"content\":\"a\"}]", "{}", "tools: " },
 		{ "[{\"role\":\"user\",\"content\":\"a\"}]", "[{}]", "tools[0].function: " },
-		{ "[{\"role\":\"user\",\"content\":\"a\"}]", "[{\"function\":{\"name\":\"\"}}]", "tools[0].function.name: " },
-		{ "[{\"role\":\"user\",\"content\":\"a\"}]", "[{\"type\":\"web_search\"}]", "tools[0].type: " },
-		{ "[{\"role\":\"system\",\"tools\":[{\"function\":{\"name\":\"f\"}}]}]", "[{\"function\":{\"name\":\"g\"}}]",
+		{ "[{\"role\":\"user\",\"content\":\"a\"}]", "[{\"function\":{\"name\":\"\"}}]",
+			"tools[0].function.name: " },
+		{ "[{\"role\":\"user\",\"content\":\"a\"}]", "[{\"type\":\"web_search\"}]",
+			"tools[0].type: " },
+		{ "[{\"role\":\"system\",\"tools\":[{\"function\":{\"name\":\"f\"}}]}]",
+			"[{\"function\":{\"name\":\"g\"}}]",
 			"messages[0].tools: " },
 	};
 	struct buf text = { 0 }, why = { 0 };
@@ -441,11 +459,15 @@ static void test_limits(void **state)
 static void test_python_floats(void **state)
 {
 	static const struct { double v; const char *text; } cases[] = {
-		{ 0.0, "0.0" }, { -0.0, "-0.0" }, { 1.0, "1.0" }, { 1.5, "1.5" }, { 0.1, "0.1" }, { 100.0, "100.0" },
-		{ 1e15, "1000000000000000.0" }, { 9999999999999998.0, "9999999999999998.0" }, { 1e16, "1e+16" },
+		{ 0.0, "0.0" }, { -0.0, "-0.0" }, { 1.0, "1.0" }, { 1.5, "1.5" }, { 0.1, "0.1" }, { 100.0,
+			"100.0" },
+		{ 1e15, "1000000000000000.0" }, { 9999999999999998.0, "9999999999999998.0" }, { 1e16,
+			"1e+16" },
 		{ 1.5e300, "1.5e+300" }, { 0.0001, "0.0001" }, { 0.00012, "0.00012" }, { 0.00001, "1e-05" },
-		{ 1.25e-7, "1.25e-07" }, { 5e-324, "5e-324" }, { 1.7976931348623157e308, "1.7976931348623157e+308" },
-		{ 0.30000000000000004, "0.30000000000000004" }, { -123.456, "-123.456" }, { 2.0 / 3, "0.6666666666666666" },
+		{ 1.25e-7, "1.25e-07" }, { 5e-324, "5e-324" }, { 1.7976931348623157e308,
+			"1.7976931348623157e+308" },
+		{ 0.30000000000000004, "0.30000000000000004" }, { -123.456, "-123.456" }, { 2.0 / 3,
+			"0.6666666666666666" },
 		{ 1e22, "1e+22" }, { 123456789012345680.0, "1.2345678901234568e+17" }, { 12.0e-2, "0.12" },
 	};
 	struct buf b = { 0 };
@@ -467,14 +489,20 @@ static void test_python_json(void **state)
 {
 	static const struct { const char *text, *dump; } cases[] = {
 		{ " {\"b\":1,\"a\":[true,false,null]} ", "{\"b\": 1, \"a\": [true, false, null]}" },
-		{ "{}", "{}" }, { "[]", "[]" }, { "[ ]", "[]" }, { "-0", "0" }, { "-0.0", "-0.0" }, { "1E2", "100.0" },
-		{ "\"\\u00e9\\/\\t\\u0001\\u007f\\ud83d\\ude00\\u2028\"", "\"é/\\t\\u0001\x7f😀\xe2\x80\xa8\"" },
+		{ "{}", "{}" }, { "[]", "[]" }, { "[ ]", "[]" }, { "-0", "0" }, { "-0.0", "-0.0" }, { "1E2",
+			"100.0" },
+		{ "\"\\u00e9\\/\\t\\u0001\\u007f\\ud83d\\ude00\\u2028\"",
+			"\"é/\\t\\u0001\x7f😀\xe2\x80\xa8\"" },
 		{ "\"\\\"\\\\\\b\\f\\n\\r\\u0000\"", "\"\\\"\\\\\\b\\f\\n\\r\\u0000\"" },
-		{ "9223372036854775807", "9223372036854775807" }, { "9223372036854775808", "9223372036854775808" },
-		{ "[-99999999999999999999,1e999,-1e999,NaN]", "[-99999999999999999999, Infinity, -Infinity, NaN]" },
-		{ "{\"NaN\":\"123456789012345678901234567890 NaN\"}", "{\"NaN\": \"123456789012345678901234567890 NaN\"}" },
+		{ "9223372036854775807", "9223372036854775807" }, { "9223372036854775808",
+			"9223372036854775808" },
+		{ "[-99999999999999999999,1e999,-1e999,NaN]",
+			"[-99999999999999999999, Infinity, -Infinity, NaN]" },
+		{ "{\"NaN\":\"123456789012345678901234567890 NaN\"}",
+			"{\"NaN\": \"123456789012345678901234567890 NaN\"}" },
 	};
-	static const char *const bad[] = { "", "{", "[1,]", "{\"a\" 1}", "01", "1.", "+1", "nan", "\"\n\"", "[1] 2",
+	static const char *const bad[] = { "", "{", "[1,]", "{\"a\" 1}", "01", "1.", "+1", "nan", "\"\n\"",
+		"[1] 2",
 		"0123456789012345678901", "12345678901234567890.", "57.e999", "NaNNaN", "\"", "\"\\" };
 	struct buf b = { 0 };
 	json_t *v = NULL;
