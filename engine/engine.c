@@ -6,7 +6,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/engine_priv.h"
-#include "engine/checkpoint.h"
+#include "engine/inspect.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,8 @@ static int engine_env_init(struct engine *e, const struct engine_options *o, str
 	int own = e->model->config->max_context;
 
 	if (o->max_context < 0 || o->max_context > own)
-		return buf_why(why, RC_INVALID, "max_context %d is outside 1 to %d, the model's own limit", o->max_context, own);
+		return buf_why(why, RC_INVALID, "max_context %d is outside 1 to %d, the model's own limit",
+			       o->max_context, own);
 	env->model = e->model;
 	env->tokenizer = e->tokenizer;
 	env->max_context = o->max_context ? o->max_context : own;
@@ -213,10 +214,11 @@ int engine_max_context(const struct engine *e)
 
 void engine_describe(const struct engine *e, struct buf *out)
 {
-	const struct checkpoint *ck = e->model->weights->checkpoint;
+	struct buf why = { 0 };
 
-	buf_printf(out, "%s: %d tensors in %d files, %llu bytes\n", e->name, ck->n_tensors, ck->n_files,
-		   (unsigned long long)ck->bytes);
+	if (inspect_checkpoint(e->model->weights->checkpoint, false, out, &why))
+		buf_printf(out, "%s\n", buf_str(&why));
+	buf_fini(&why);
 }
 
 void gen_sampling_init(const struct engine *e, struct gen_sampling *s)
@@ -279,7 +281,8 @@ static int engine_queue(struct engine *e, struct request *r, struct buf *why)
 	return rc;
 }
 
-int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g, struct buf *why)
+int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
+		  struct buf *why)
 {
 	struct request_pins pins = { 0 };
 	struct generation *g;

@@ -25,7 +25,7 @@ struct engine_options {
 	int max_context;          /* 0: the model's own limit */
 	int max_running;          /* requests computed at once; 0: default 64 */
 	int max_queued;           /* requests waiting; more are RC_BUSY; 0: default 256 */
-	size_t state_bytes;       /* KV and compressor state of all running requests; 0: half of the machine's memory */
+	size_t state_bytes;       /* KV and compressor state of all requests; 0: half of all memory */
 	int ring_requests;        /* finished requests kept for inspection; 0: default 256 */
 	size_t ring_bytes;        /* and their bytes; 0: default 64 MiB */
 };
@@ -45,12 +45,13 @@ void engine_describe(const struct engine *e, struct buf *out);
 
 /* ---- generating ---- */
 
-/* Renders messages (an OpenAI-style array, see prompt.h), tokenizes, checks limits, and queues.
- * On success the caller owns one reference to *ret_g. Errors: RC_INVALID (why names the field), RC_CONTEXT
- * ("prompt N exceeds context M"), RC_TOO_LARGE (prompt and max_tokens need more state than there is), RC_BUSY,
- * RC_DRAINING, RC_NOT_READY (the engine failed). spec and everything it points to are copied. notify may be called
- * before this returns; *ret_g is set by then. */
-int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g, struct buf *why);
+/* Renders messages (an OpenAI-style array, see prompt.h), tokenizes, checks limits, and queues. On success
+ * the caller owns one reference to *ret_g. Errors: RC_INVALID (why names the field), RC_CONTEXT ("prompt N
+ * exceeds context M"), RC_TOO_LARGE (prompt and max_tokens need more state than there is), RC_BUSY,
+ * RC_DRAINING, RC_NOT_READY (the engine failed). spec and everything it points to are copied. notify may be
+ * called before this returns; *ret_g is set by then. */
+int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
+		  struct buf *why);
 
 /* Stops admitting (RC_DRAINING); running requests go on. engine_resume undoes it. */
 void engine_drain(struct engine *e);
@@ -60,8 +61,8 @@ void engine_resume(struct engine *e);
 
 /* The numerics and the kernel set that the next request will pin. */
 void engine_numerics(struct engine *e, struct numerics *ret_n);
-/* Validates and installs; a change that alters numbers starts a new epoch. RC_INVALID names parameter and choices,
- * RC_NOT_FOUND an unknown name. */
+/* Validates and installs; a change that alters numbers starts a new epoch. RC_INVALID names parameter and
+ * choices, RC_NOT_FOUND an unknown name. */
 int engine_numerics_set(struct engine *e, const char *name, const char *value, struct buf *why);
 /* The active set, pinned for the caller; kset_unpin() when done. */
 struct kset *engine_kset(struct engine *e);

@@ -10,13 +10,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* So many forward passes in a row that fail by a kernel, none succeeding between, are the engine's fault and not
- * the requests'. */
+/* So many forward passes in a row that fail by a kernel, none succeeding between, are the engine's fault and
+ * not the requests'. */
 #define ENGINE_MAX_BAD_RUNS 16
 
 static struct request *engine_request(struct sched_task *t)
 {
 	return list_entry(t, struct request, task);
+}
+
+static struct request *engine_first(struct list *queue)
+{
+	return engine_request(list_entry(queue->next, struct sched_task, link));
 }
 
 /* ---- the end of a request ---- */
@@ -88,8 +93,7 @@ static void engine_reap_all(struct engine *e, struct list *queue)
 static void engine_fail_all(struct engine *e, struct list *queue)
 {
 	while (!list_empty(queue))
-		engine_fail_request(e, engine_request(list_entry(queue->next, struct sched_task, link)), RC_KERNEL,
-				    e->count.why_failed);
+		engine_fail_request(e, engine_first(queue), RC_KERNEL, e->count.why_failed);
 }
 
 /* Nothing can be computed any more: says so, and to every request. */
@@ -112,7 +116,7 @@ static bool engine_has_work(const struct engine *e)
 	return false;
 }
 
-/* Moves what was submitted to the scheduler, waiting for it when there is nothing to do. False when closing. */
+/* Moves what was submitted to the scheduler, waiting when there is nothing to do. False when closing. */
 static bool engine_collect(struct engine *e)
 {
 	bool work = engine_has_work(e), go;
@@ -154,8 +158,8 @@ static size_t engine_promised(const struct engine *e)
 	return n;
 }
 
-/* Admits in order of arrival while there are places and memory for each to the end of its answer. A request that
- * does not fit even alone was refused when it was submitted. */
+/* Admits in order of arrival while there are places and memory for each to the end of its answer. A request
+ * that does not fit even alone was refused when it was submitted. */
 static void engine_admit(struct engine *e)
 {
 	struct sched_task *t;
@@ -197,7 +201,8 @@ static int engine_logits(struct engine *e, int n)
 	return 0;
 }
 
-/* The request's tokens were computed; the next one is sampled if they were the last of its prompt, or decoding. */
+/* The request's tokens were computed; the next one is sampled if they were the last of its prompt, or
+ * decoding. */
 static void engine_advance(struct engine *e, struct request *r, int n, const float *logits)
 {
 	struct request_end end;
@@ -215,11 +220,12 @@ static void engine_advance(struct engine *e, struct request *r, int n, const flo
 		generation_flush(r->gen);
 }
 
-/* The forward pass over items [0, n), which agree in kernel set and numerics. Changes nothing when it fails. */
-static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n, struct buf *why)
+/* The forward pass over items [0, n), which agree in set and numerics. Changes nothing when it fails. */
+static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n,
+			  struct buf *why)
 {
 	const struct sched_task *head = item[0].task;
-	struct forward_batch b = { .kset = head->kset, .numerics = &head->numerics, .phase = phase, .n_item = n };
+	struct forward_batch b = { .kset = head->kset, .numerics = &head->numerics, .phase = phase };
 	struct forward_item *f = e->items;
 	int i, n_logits = 0, rc;
 
@@ -234,6 +240,7 @@ static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct 
 	if (rc)
 		return buf_why(why, rc, "no memory for the logits of %d requests", n_logits);
 	b.item = f;
+	b.n_item = n;
 	b.logits = n_logits ? e->logits : NULL;
 	return forward_run(e->forward, &b, why);
 }

@@ -114,7 +114,8 @@ static void generation_put(struct generation *g, struct generation_node *n)
 		generation_node_free(n);
 }
 
-static struct generation_node *generation_node_new(enum gen_event_kind kind, int call, const char *text, size_t len)
+static struct generation_node *generation_node_new(enum gen_event_kind kind, int call, const char *text,
+						   size_t len)
 {
 	struct generation_node *n = mem_new(sizeof *n);
 
@@ -128,8 +129,9 @@ static struct generation_node *generation_node_new(enum gen_event_kind kind, int
 	return n;
 }
 
-/* Appends to the last unread event if that is text of the same kind: a slow reader gets fewer, longer pieces. */
-static bool generation_append(struct generation *g, enum gen_event_kind kind, int call, const char *text, size_t len)
+/* Appends to the last unread event if that is text of the same kind: slow readers get longer pieces. */
+static bool generation_append(struct generation *g, enum gen_event_kind kind, int call, const char *text,
+			      size_t len)
 {
 	struct generation_node *n = list_entry(g->events.prev, struct generation_node, link);
 
@@ -145,7 +147,8 @@ static bool generation_append(struct generation *g, enum gen_event_kind kind, in
 	return true;
 }
 
-void generation_put_text(struct generation *g, enum gen_event_kind kind, int call, const char *text, size_t len)
+void generation_put_text(struct generation *g, enum gen_event_kind kind, int call, const char *text,
+			 size_t len)
 {
 	bool appended;
 
@@ -198,8 +201,8 @@ void generation_finish(struct generation *g, enum gen_finish finish, int rc, con
 	generation_flush(g);
 }
 
-/* The notify call runs without the lock, marked by `notifying`: whoever mutes for good waits for the mark to go
- * (generation_unref), and once muted no call begins. So none is running or to come when unref returns. */
+/* The notify call runs without the lock, marked by `notifying`: whoever mutes for good waits for the mark to
+ * go (generation_unref), and once muted no call begins. So none is running or to come when unref returns. */
 void generation_flush(struct generation *g)
 {
 	bool call;
@@ -353,7 +356,8 @@ void generation_unref(struct generation **pg)
 	must(!g->left);
 	g->muted = true;
 	g->left = true;
-	/* From inside the notify call there is nothing to wait for: it is the last, and the engine holds a reference. */
+	/* From inside the notify call there is nothing to wait for: it is the last, and the engine holds a
+	 * reference. */
 	while (g->notifying && !pthread_equal(g->notifier, pthread_self()))
 		lock_wait(&g->lock, &g->cond, -1);
 	generation_drop_events(g);

@@ -43,7 +43,7 @@ struct generation_spec {
 	enum gen_effort effort;
 	int max_tokens;               /* <= 0: what fits the context */
 	struct gen_sampling sampling;
-	bool parse;                   /* split reasoning, content and tool calls; false: everything is content */
+	bool parse;                   /* split reasoning, content, tool calls; false: all is content */
 	const char *id;               /* request id; NULL: made up */
 	const char *label;            /* where from: "http", "probe:recall", ... */
 	/* Called on the engine thread, without locks, after events were queued. Must not block. */
@@ -77,8 +77,8 @@ struct gen_event {
 	bool lp_reasoning;            /* that token belongs to the reasoning */
 	int n_top;
 	struct gen_token_logprob *top;
-	enum gen_finish finish;       /* FINISH: `rc` for GEN_ERROR; text is a short detail such as "eos", */
-	int rc;                       /* "stop_string", "max_tokens", "context", "tool_calls", "incomplete_tool_call" */
+	enum gen_finish finish;       /* FINISH: `rc` for GEN_ERROR; text is a detail: the error, or "eos", */
+	int rc;                       /* "stop_string", "max_tokens", "context", "incomplete_tool_call", ... */
 };
 
 struct gen_usage {
@@ -87,7 +87,7 @@ struct gen_usage {
 
 /* Moves the next event into *ret_ev; false when none is queued. */
 bool generation_next(struct generation *g, struct gen_event *ret_ev);
-/* As generation_next, but waits up to timeout_ms (< 0: for ever). 0, -ETIMEDOUT. For consumers with a thread. */
+/* As generation_next, but waits up to timeout_ms (< 0: for ever). 0, -ETIMEDOUT. */
 int generation_wait(struct generation *g, struct gen_event *ret_ev, long timeout_ms);
 void gen_event_fini(struct gen_event *ev);
 

@@ -14,7 +14,7 @@
 struct generation_setup {
 	const char *id;                          /* copied */
 	void (*notify)(void *arg); void *arg;    /* the consumer's; may be NULL */
-	/* Tells the engine thread that it may have to stop or go on; called without locks, by the consumer. */
+	/* Tells the engine thread that it may have to stop or go on; called by the consumer, no lock held. */
 	void (*wake)(void *arg); void *wake_arg;
 };
 
@@ -24,7 +24,8 @@ void generation_release(struct generation **g);
 
 /* Queues; the consumer is told by generation_flush. After the consumer has left, events are dropped.
  * Text of the kind and call of the last unread event is appended to that. */
-void generation_put_text(struct generation *g, enum gen_event_kind kind, int call, const char *text, size_t len);
+void generation_put_text(struct generation *g, enum gen_event_kind kind, int call, const char *text,
+			 size_t len);
 void generation_put_tool(struct generation *g, int call, const char *name, size_t len);
 void generation_put_tool_end(struct generation *g, int call);
 void generation_put_logprob(struct generation *g, const struct gen_token_logprob *lp, bool reasoning,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * record.h - what is kept of every request in the ring (design.md section 8): prompt, tokens, set, numbers, times.
+ * record.h - what is kept of every request in the ring: prompt, tokens, set, numbers, times.
  * Threads: engine writes, anyone reads a copy. Lock: record (own, short). */
 #ifndef ENGINE_RECORD_H
 #define ENGINE_RECORD_H
@@ -23,11 +23,13 @@ struct record_view {
 	double t_submit, t_admit, t_first, t_last, t_end;
 };
 void record_view(struct record *r, struct record_view *ret_v);
-/* The rendered prompt, the prompt's and the output's token ids, the messages as JSON, the output text so far. */
+/* The rendered prompt. */
 void record_prompt(struct record *r, struct buf *out);
 /* Malloc'd array, caller frees; the first *ret_n_prompt ids are the prompt. Returns the count. */
 int record_tokens(struct record *r, int32_t **ret_ids, int *ret_n_prompt);
+/* As JSON; empty when there were none. */
 void record_messages(struct record *r, struct buf *out);
+/* What was generated so far, with its control tokens: whole UTF-8 characters. */
 void record_output(struct record *r, struct buf *out);
 void record_unref(struct record **r);
 

@@ -12,7 +12,8 @@
 #include <stddef.h>
 
 struct record_setup {
-	/* id, label, kset, thinking, numerics, sampling, max_tokens, kset_generation, epoch; the rest is set here */
+	/* id, label, kset, thinking, numerics, sampling, max_tokens, kset_generation, epoch; the rest is set
+	 * here */
 	struct record_view view;
 	/* Moved from: left empty. */
 	struct buf *messages, *prompt;
@@ -40,7 +41,8 @@ void ring_free(struct ring **g);
 void ring_put(struct ring *g, struct record *r);
 /* Undoes ring_put, for a request that was refused after all. */
 void ring_remove(struct ring *g, struct record *r);
-/* From now on the record counts, and may be evicted; the oldest finished go first. Called once per record put. */
+/* From now on the record counts, and may be evicted; the oldest finished go first. Called once per record
+ * put. */
 void ring_finished(struct ring *g, struct record *r);
 /* See engine_records and engine_record. */
 int ring_list(struct ring *g, struct record **ret_r, int max);

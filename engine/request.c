@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * request.c - one request on its way through the engine: prompt in, tokens out, how it ended.
- * Threads: who submits makes it, then it is the engine thread's. Locks: generation and record, one at a time. */
+ * Threads: who submits makes it, then it is the engine thread's. Locks: generation, record. */
 #include "engine/request.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -34,8 +34,8 @@ static int request_dump(const char *data, size_t len, void *arg)
 	return 0;
 }
 
-static int request_render(const struct request_env *env, const struct generation_spec *spec, const struct numerics *n,
-			  struct request_input *in, struct buf *why)
+static int request_render(const struct request_env *env, const struct generation_spec *spec,
+			  const struct numerics *n, struct request_input *in, struct buf *why)
 {
 	struct prompt_options o = { .thinking = spec->thinking, .effort = spec->effort };
 	struct prompt *p;
@@ -59,8 +59,8 @@ static int request_take_tokens(const struct request_env *env, const struct gener
 
 	for (i = 0; i < spec->n_tokens; i++) {
 		if (spec->tokens[i] < 0 || spec->tokens[i] >= vocab)
-			return buf_why(why, RC_INVALID, "prompt[%d]: token %d is outside 0 to %d", i, spec->tokens[i],
-				       vocab - 1);
+			return buf_why(why, RC_INVALID, "prompt[%d]: token %d is outside 0 to %d", i,
+				       spec->tokens[i], vocab - 1);
 		if (token_ids_try(&in->ids, spec->tokens[i]))
 			return -ENOMEM;
 	}
@@ -79,8 +79,8 @@ static int request_take_text(const struct request_env *env, const struct generat
 	return 0;
 }
 
-static int request_read(const struct request_env *env, const struct generation_spec *spec, const struct numerics *n,
-			struct request_input *in, struct buf *why)
+static int request_read(const struct request_env *env, const struct generation_spec *spec,
+			const struct numerics *n, struct request_input *in, struct buf *why)
 {
 	int rc;
 
@@ -105,14 +105,15 @@ static int request_limits(struct request *r, const struct generation_spec *spec,
 	int room = env->max_context - r->n_prompt;
 
 	if (room <= 0)
-		return buf_why(why, RC_CONTEXT, "prompt %d exceeds context %d%s", r->n_prompt, env->max_context,
-			       room == 0 ? ": no room for an answer" : "");
+		return buf_why(why, RC_CONTEXT, "prompt %d exceeds context %d%s", r->n_prompt,
+			       env->max_context, room == 0 ? ": no room for an answer" : "");
 	r->max_is_context = spec->max_tokens <= 0 || spec->max_tokens > room;
 	r->max_out = r->max_is_context ? room : spec->max_tokens;
 	r->need = sequence_layout_bytes(&env->model->layout, (int64_t)r->n_prompt + r->max_out);
 	if (r->need > env->max_state)
-		return buf_why(why, RC_TOO_LARGE, "max_tokens: prompt %d and answer %d need %zu bytes of state, "
-			       "there are %zu", r->n_prompt, r->max_out, r->need, env->max_state);
+		return buf_why(why, RC_TOO_LARGE,
+			       "max_tokens: prompt %d and answer %d need %zu bytes of state, there are %zu",
+			       r->n_prompt, r->max_out, r->need, env->max_state);
 	return 0;
 }
 
@@ -130,11 +131,21 @@ static void request_emit(void *arg, const struct completion_event *ev)
 	struct request *r = arg;
 
 	switch (ev->kind) {
-	case COMPLETION_REASONING:  generation_put_text(r->gen, GEN_EV_REASONING, 0, ev->text, ev->len); break;
-	case COMPLETION_CONTENT:    generation_put_text(r->gen, GEN_EV_CONTENT, 0, ev->text, ev->len); break;
-	case COMPLETION_TOOL_BEGIN: generation_put_tool(r->gen, ev->call, ev->text, ev->len); break;
-	case COMPLETION_TOOL_ARGS:  generation_put_text(r->gen, GEN_EV_TOOL_ARGS, ev->call, ev->text, ev->len); break;
-	case COMPLETION_TOOL_END:   generation_put_tool_end(r->gen, ev->call); break;
+	case COMPLETION_REASONING:
+		generation_put_text(r->gen, GEN_EV_REASONING, 0, ev->text, ev->len);
+		break;
+	case COMPLETION_CONTENT:
+		generation_put_text(r->gen, GEN_EV_CONTENT, 0, ev->text, ev->len);
+		break;
+	case COMPLETION_TOOL_BEGIN:
+		generation_put_tool(r->gen, ev->call, ev->text, ev->len);
+		break;
+	case COMPLETION_TOOL_ARGS:
+		generation_put_text(r->gen, GEN_EV_TOOL_ARGS, ev->call, ev->text, ev->len);
+		break;
+	case COMPLETION_TOOL_END:
+		generation_put_tool_end(r->gen, ev->call);
+		break;
 	}
 }
 
@@ -146,13 +157,15 @@ static enum completion_mode request_mode(const struct request *r, const struct g
 	return r->prompt[r->n_prompt - 1] == r->env->think ? COMPLETION_THINKING : COMPLETION_CHAT;
 }
 
-static int request_machinery(struct request *r, const struct generation_spec *spec, const struct gen_sampling *set,
-			     struct buf *why)
+static int request_machinery(struct request *r, const struct generation_spec *spec,
+			     const struct gen_sampling *set, struct buf *why)
 {
-	struct completion_options o = { .stop = set->stop, .n_stop = set->n_stop, .emit = request_emit, .arg = r };
+	struct completion_options o = { .stop = set->stop, .n_stop = set->n_stop };
 	int rc;
 
 	o.mode = request_mode(r, spec);
+	o.emit = request_emit;
+	o.arg = r;
 	rc = completion_new(&o, &r->parser, why);
 	if (rc)
 		return rc;
@@ -166,8 +179,8 @@ static int request_machinery(struct request *r, const struct generation_spec *sp
 }
 
 /* The record and the generation, which outlive the request; nothing can fail any more. */
-static void request_publish(struct request *r, const struct generation_spec *spec, const struct gen_sampling *set,
-			    uint64_t epoch, struct request_input *in)
+static void request_publish(struct request *r, const struct generation_spec *spec,
+			    const struct gen_sampling *set, uint64_t epoch, struct request_input *in)
 {
 	struct record_setup s = { .messages = &in->messages, .prompt = &in->text, .tokens = &in->ids };
 	struct generation_setup gs = { .notify = spec->notify, .arg = spec->arg, .wake = r->env->wake,
@@ -194,8 +207,8 @@ static void request_publish(struct request *r, const struct generation_spec *spe
 }
 
 /* Everything of a request that can be refused; `in` is filled in for the record. */
-static int request_build(struct request *r, const struct generation_spec *spec, const struct gen_sampling *set,
-			 struct request_input *in, struct buf *why)
+static int request_build(struct request *r, const struct generation_spec *spec,
+			 const struct gen_sampling *set, struct request_input *in, struct buf *why)
 {
 	int rc = request_read(r->env, spec, &r->task.numerics, in, why);
 
@@ -302,7 +315,7 @@ static void request_complete(struct request *r, enum completion_why cause, struc
 	buf_adds(&ret_end->detail, v.detail);
 }
 
-/* The token reaches the consumer: its log-probability, then the text that it settles. True at a stop string. */
+/* The token reaches the consumer: its logprob, then the text that it settles. True at a stop string. */
 static bool request_pass(struct request *r, const struct sampler_choice *c)
 {
 	const struct tokenizer *t = r->env->tokenizer;
@@ -319,7 +332,8 @@ static bool request_pass(struct request *r, const struct sampler_choice *c)
 	return completion_put(r->parser, &ct);
 }
 
-bool request_sample(struct request *r, struct sampler_work *w, const float *logits, struct request_end *ret_end)
+bool request_sample(struct request *r, struct sampler_work *w, const float *logits,
+		    struct request_end *ret_end)
 {
 	const struct model_config *config = r->env->model->config;
 	uint64_t index = (uint64_t)r->usage.completion_tokens;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * request.h - one request on its way through the engine: prompt in, tokens out, how it ended.
- * Threads: who submits makes it, then it is the engine thread's. Locks: generation and record, one at a time. */
+ * Threads: who submits makes it, then it is the engine thread's. Locks: generation, record. */
 #ifndef ENGINE_REQUEST_H
 #define ENGINE_REQUEST_H
 
@@ -51,8 +51,8 @@ struct request {
 	size_t need, held;         /* state bytes at full length; now */
 };
 
-/* Renders, tokenizes, checks. On success the consumer's reference is in *ret_g and `pins->kset` is taken over.
- * RC_INVALID, RC_CONTEXT, RC_TOO_LARGE (never fits the state memory), -ENOMEM; why names the field. */
+/* Renders, tokenizes, checks. On success the consumer's reference is in *ret_g and `pins->kset` is taken
+ * over. RC_INVALID, RC_CONTEXT, RC_TOO_LARGE (never fits the state memory), -ENOMEM; why names the field. */
 int request_new(const struct request_env *env, const struct generation_spec *spec, struct request_pins *pins,
 		struct request **ret_r, struct generation **ret_g, struct buf *why);
 /* Frees all but what the consumer and the ring hold. Has finished, or was never queued. */
@@ -72,12 +72,14 @@ struct request_end {
 const int32_t *request_tokens(const struct request *r);
 /* n tokens were computed. */
 void request_computed(struct request *r, int n);
-/* Samples from logits [vocab] and passes on what the token means. True when that was the last; *ret_end says why. */
-bool request_sample(struct request *r, struct sampler_work *w, const float *logits, struct request_end *ret_end);
+/* Samples from logits [vocab] and passes on what the token means. True when that was the last; *ret_end says
+ * why. */
+bool request_sample(struct request *r, struct sampler_work *w, const float *logits,
+		    struct request_end *ret_end);
 /* The other ways to end. */
 void request_cancelled(struct request *r, struct request_end *ret_end);
 void request_failed(struct request *r, int rc, const char *why, struct request_end *ret_end);
-/* Tells the record, drops the sequence. The consumer is told by request_tell, after the engine's own books. */
+/* Tells the record, drops the sequence. The consumer is told by request_tell, after the engine's books. */
 void request_close(struct request *r, const struct request_end *end);
 void request_tell(struct request *r, const struct request_end *end);
 

@@ -39,7 +39,8 @@ static int sampler_range(const char *field, float v, float lo, float hi, struct 
 {
 	if (v >= lo && v <= hi)
 		return 0;
-	return buf_why(why, RC_INVALID, "%s: %g is outside %g to %g", field, (double)v, (double)lo, (double)hi);
+	return buf_why(why, RC_INVALID, "%s: %g is outside %g to %g", field, (double)v, (double)lo,
+		       (double)hi);
 }
 
 static int sampler_check_bias(const struct gen_sampling *s, int vocab, struct buf *why)
@@ -47,7 +48,8 @@ static int sampler_check_bias(const struct gen_sampling *s, int vocab, struct bu
 	int i;
 
 	if (s->n_bias < 0 || s->n_bias > SAMPLER_MAX_BIAS)
-		return buf_why(why, RC_INVALID, "logit_bias: %d entries, at most %d", s->n_bias, SAMPLER_MAX_BIAS);
+		return buf_why(why, RC_INVALID, "logit_bias: %d entries, at most %d", s->n_bias,
+			       SAMPLER_MAX_BIAS);
 	for (i = 0; i < s->n_bias; i++) {
 		const struct gen_logit_bias *b = &s->bias[i];
 
@@ -199,6 +201,7 @@ static void sampler_pop(struct sampler_cand *c, int n)
 static void sampler_adjust(const struct sampler *s, struct sampler_work *w, const float *logits)
 {
 	const struct gen_sampling *set = &s->set;
+	double repetition = (double)set->repetition_penalty;
 	int i;
 
 	for (i = 0; i < s->vocab; i++) {
@@ -211,7 +214,7 @@ static void sampler_adjust(const struct sampler *s, struct sampler_work *w, cons
 		double *l = &w->cand[i].score;
 
 		if (s->seen[i])
-			*l = *l > 0 ? *l / (double)set->repetition_penalty : *l * (double)set->repetition_penalty;
+			*l = *l > 0 ? *l / repetition : *l * repetition;
 		if (s->count[i])
 			*l -= s->count[i] * (double)set->frequency_penalty + (double)set->presence_penalty;
 	}
@@ -227,8 +230,9 @@ static int32_t sampler_greedy(const struct sampler_cand *c, int n)
 	return c[best].token;
 }
 
-/* Keeps the candidates that top_k, top_p and min_p leave of weights whose best is 1, and returns how many; they are
- * then c[n - kept, n), best last. Only what is kept gets sorted: the vocabulary is large and the kept are few. */
+/* Keeps the candidates that top_k, top_p and min_p leave of weights whose best is 1, and returns how many;
+ * they are then c[n - kept, n), best last. Only what is kept gets sorted: the vocabulary is large and the
+ * kept are few. */
 static int sampler_filter(const struct gen_sampling *set, struct sampler_cand *c, int n)
 {
 	double total = 0, sum = 0;

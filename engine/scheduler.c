@@ -75,8 +75,8 @@ void scheduler_drop(struct scheduler *s, struct sched_task *t)
 
 /* ---- planning ---- */
 
-/* Deals `tokens` out in rounds of equal shares; who needs less than a share leaves the rest to the others. When there
- * are fewer tokens than tasks, the turn decides who gets one. */
+/* Deals `tokens` out in rounds of equal shares; who needs less than a share leaves the rest to the others.
+ * When there are fewer tokens than tasks, the turn decides who gets one. */
 static void scheduler_share(struct scheduler *s, struct sched_task **t, int n, int tokens)
 {
 	int i, open = n;

@@ -55,9 +55,9 @@ void scheduler_admit(struct scheduler *s, struct sched_task *t);
 /* From whichever queue. */
 void scheduler_drop(struct scheduler *s, struct sched_task *t);
 
-/* Fills the plan: every decoding task gets its token; what the budget leaves is shared by the prefilling tasks, equally
- * but for those that need less. Prefill always gets at least an eighth of the budget, so that it cannot starve.
- * Returns the number of items; paused tasks get none. */
+/* Fills the plan: every decoding task gets its token; what the budget leaves is shared by the prefilling
+ * tasks, equally but for those that need less. Prefill always gets at least an eighth of the budget, so that
+ * it cannot starve. Returns the number of items; paused tasks get none. */
 int scheduler_plan(struct scheduler *s);
 
 #endif

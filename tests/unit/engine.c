@@ -310,7 +310,8 @@ static void numerics_are_pinned_and_recorded(void **state)
 	engine_close(&e);
 }
 
-/* The same seed gives the same text alone, among others, and with another chunk size; the logprobs' bits tell. */
+/* The same seed gives the same text alone, among others, and with another chunk size; the logprobs' bits
+ * tell. */
 static void a_seed_gives_the_same_text_in_any_batch(void **state)
 {
 	struct engine_options tiny_chunk = { .prefill_chunk = 3 };
@@ -376,8 +377,8 @@ static const struct dsv4_op_entry test_ops[] = {
 };
 static const struct dsv4_plugin test_plugin = {
 	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof test_plugin, .abi_major = DSV4_ABI_MAJOR,
-	.abi_minor = DSV4_ABI_MINOR, .n_op = 1, .signature = DSV4_BUILD_SIGNATURE, .name = "faulty", .version = "1",
-	.cpu = "", .op = test_ops,
+	.abi_minor = DSV4_ABI_MINOR, .n_op = 1, .signature = DSV4_BUILD_SIGNATURE, .name = "faulty",
+	.version = "1", .cpu = "", .op = test_ops,
 };
 
 static struct engine *test_open_faulty(void)

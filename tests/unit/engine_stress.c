@@ -19,8 +19,8 @@
 
 #define THREADS 4
 #define REQUESTS 50 /* per thread */
-#define PROMPT 40
-#define ANSWER 12
+#define PROMPT 24
+#define ANSWER 8
 
 /* What the stress wants of one request, drawn from its number. */
 enum stress_manner {

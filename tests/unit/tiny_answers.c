@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * tiny_answers.c - the tiny model answers all prompts of etc/tiny/prompts.json through the engine, greedily, at the
- * rates that its README gives; many at once, so that batching is part of what is tested.
+ * tiny_answers.c - the tiny model answers etc/tiny/prompts.json through the engine, greedily, at the rates
+ * that its README gives; many at once, so that batching is part of what is tested.
  * Threads: this one and the engine's. */
 #include "engine/base/mem.h"
 #include "engine/engine.h"
@@ -67,14 +67,16 @@ static void tiny_collect(struct generation *g, struct tiny_answer *a)
 
 static struct generation *tiny_submit(struct engine *e, json_t *prompt)
 {
-	json_t *messages = json_deep_copy(json_object_get(prompt, "messages")), *first = json_array_get(messages, 0);
+	json_t *messages = json_deep_copy(json_object_get(prompt, "messages"));
+	json_t *first = json_array_get(messages, 0);
 	json_t *tools = json_incref(json_object_get(first, "tools"));
-	struct generation_spec spec = { .messages = messages, .tools = tools, .max_tokens = MAX_TOKENS, .parse = true };
+	struct generation_spec spec = { .messages = messages, .tools = tools, .max_tokens = MAX_TOKENS };
 	struct generation *g;
 	struct buf why = { 0 };
 
 	json_object_del(first, "tools");
 	spec.thinking = json_is_true(json_object_get(prompt, "thinking"));
+	spec.parse = true;
 	spec.label = "tiny_answers";
 	gen_sampling_init(e, &spec.sampling);
 	spec.sampling.temperature = 0;
@@ -118,7 +120,8 @@ static bool tiny_same(const struct tiny_answer *a, json_t *prompt)
 
 	if (json_is_true(json_object_get(prompt, "thinking")))
 		buf_printf(&all, "%s</think>", buf_str(&a->reasoning));
-	buf_printf(&all, "%s<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", buf_str(&a->content));
+	buf_add(&all, a->content.data, a->content.len);
+	buf_adds(&all, "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>");
 	same = strcmp(buf_str(&all), json_string_value(json_object_get(prompt, "answer"))) == 0;
 	buf_fini(&all);
 	return same;
