@@ -34,7 +34,10 @@
 #define DSV4_PLUGIN_MAGIC 0x34767364u /* "dsv4" */
 #define DSV4_BUILD_SIGNATURE "dsv4-abi-1 lp64 le"
 
-enum dsv4_family { DSV4_GEMM, DSV4_NORM, DSV4_MHC, DSV4_COMPRESS, DSV4_INDEXER, DSV4_ATTENTION, DSV4_MOE, DSV4_N_FAMILY };
+enum dsv4_family {
+	DSV4_GEMM, DSV4_NORM, DSV4_MHC, DSV4_COMPRESS, DSV4_INDEXER, DSV4_ATTENTION, DSV4_MOE,
+	DSV4_N_FAMILY
+};
 enum dsv4_phase { DSV4_PREFILL, DSV4_DECODE, DSV4_N_PHASE };
 
 /* ---- numerics in force; each op reads the ones that concern it (design.md section 2) ---- */
@@ -42,10 +45,10 @@ enum dsv4_phase { DSV4_PREFILL, DSV4_DECODE, DSV4_N_PHASE };
 enum dsv4_round {            /* how a stored row is rounded */
 	DSV4_ROUND_NONE,     /* f32 */
 	DSV4_ROUND_BF16,
-	DSV4_ROUND_FP8,      /* e4m3, power-of-two scale per 64 (KV rows) or per row of the index (128) values */
+	DSV4_ROUND_FP8,      /* e4m3, power-of-two scale per 64 values of a KV row, or one for an index row */
 	DSV4_ROUND_FP4       /* e2m1, power-of-two scale per 32 values, after a Hadamard rotation */
 };
-enum dsv4_act { DSV4_ACT_NONE, DSV4_ACT_FP8 };        /* activations before FP8/FP4 weights, e4m3 per 128 columns */
+enum dsv4_act { DSV4_ACT_NONE, DSV4_ACT_FP8 }; /* activations before FP8/FP4 weights: e4m3 per 128 columns */
 enum dsv4_prec { DSV4_PREC_FP32, DSV4_PREC_BF16 };
 
 /* ---- weights ---- */
@@ -55,8 +58,8 @@ enum dsv4_sfmt { DSV4_S_NONE, DSV4_S_E8M0, DSV4_S_F32, DSV4_S_E4M3 };
 
 /* One matrix [rows][cols], row-major, straight from the checkpoint's mapping.
  * FP8:   data u8 e4m3 [rows][cols]; scale [ceil(rows/128)][ceil(cols/128)] E8M0 or F32.
- * FP4:   data u8 [rows][cols/2], low nibble = even column; scale E8M0 [rows][cols/32].
- * NVFP4: data as FP4; scale E4M3 [rows][cols/16]; value = fp4 * scale * scale2.
+ * FP4:   data u8 [rows][ceil(cols/2)], low nibble = even column; scale E8M0 [rows][ceil(cols/32)].
+ * NVFP4: data as FP4; scale E4M3 [rows][ceil(cols/16)]; value = fp4 * (scale * scale2).
  * data and scale may be unaligned (safetensors aligns nothing): load with memcpy or unaligned loads. */
 struct dsv4_weight {
 	uint32_t size;              /* sizeof(struct dsv4_weight) */
@@ -78,13 +81,13 @@ struct dsv4_rows {
 	const float *const *page;
 };
 
-/* One sequence's part of a batch: tokens [tok0, tok0 + n_tok) of the flattened batch, consecutive positions. */
+/* One sequence's part of a batch: tokens [tok0, tok0 + n_tok) of the flat batch, at consecutive positions. */
 struct dsv4_seq {
 	uint32_t size;
 	int32_t tok0, n_tok;
 	int32_t ratio;              /* compression ratio of this layer; 0: no compressed rows */
 	int64_t pos0;               /* position of the first of these tokens */
-	const float *window;        /* [.][dim] KV rows of consecutive positions, up to and with the last token */
+	const float *window;        /* [.][dim] KV rows of consecutive positions, the last token's included */
 	int64_t window_pos0;        /* position of window[0]; every token's window lies inside */
 	struct dsv4_rows kv;        /* compressed KV rows; token at pos p sees rows n < (p + 1) / ratio */
 	struct dsv4_rows key;       /* indexer keys, same count (CSA layers) */
@@ -102,7 +105,7 @@ struct dsv4_host {
 	uint16_t abi_major, abi_minor;
 	/* Splits [0, n) in chunks of about `grain` and returns when all are done. Not from inside a slice. */
 	void (*parallel_for)(struct dsv4_exec *x, int64_t n, int64_t grain, dsv4_slice_f *fn, void *arg);
-	/* 64-byte aligned memory, not cleared, valid until the op returns; NULL when short. Not inside a slice. */
+	/* 64-byte aligned memory, not cleared, valid until the op returns; NULL if short. Not in a slice. */
 	void *(*scratch)(struct dsv4_exec *x, size_t bytes);
 	int (*n_threads)(struct dsv4_exec *x);
 	void (*log)(int level, const char *text);   /* in open(), warm(), close() only */
@@ -110,8 +113,10 @@ struct dsv4_host {
 
 /* ---- argument structs; each begins with its size ---- */
 
-/* y[t][g * rows/n_group + r] = sum_k x[t][g * cols + k] * W[g * rows/n_group + r][k].
- * n_group 1 is the plain case. With act FP8 and an FP8, FP4 or NVFP4 weight, x is first rounded per 128 columns. */
+/* y[t][g * rows/n_group + r] = sum_k x[t][g * cols + k] * W[g * rows/n_group + r][k]. n_group 1 is the
+ * plain case. With act FP8 and an FP8, FP4 or NVFP4 weight, x is first rounded per 128 columns of each
+ * group. Products are summed per block that shares a weight scale (128 columns; FP4 32, NVFP4 16), and
+ * each block's sum times (activation scale * weight scale) is added to y (format.md 3.2). */
 struct dsv4_linear {
 	uint32_t size;
 	int32_t n_tok, n_group;
@@ -133,8 +138,10 @@ struct dsv4_rms_norm {
 };
 
 /* In place on x [n_tok][n_head][dim]: rotates interleaved pairs of the last `rot` dims by cs[t][rot/2][2]
- * (cos, sin), conjugated when inverse; then rounds: `kv` rounds the first dim - rot values (FP8 per 64);
- * `index` rounds all dim values (FP4 after a Hadamard rotation scaled dim^-0.5, per 32). One of them is NONE. */
+ * (cos, sin), conjugated when inverse; then rounds: `kv` the first dim - rot values (FP8 per 64, BF16);
+ * `index` all dim values after a Hadamard rotation scaled dim^-0.5 (FP4 per 32, FP8 with one scale per
+ * row, BF16), so dim must be a power of two there. At most one of them is not NONE; index NONE does not
+ * rotate either, which changes no dot product of two such rows. */
 struct dsv4_rope {
 	uint32_t size;
 	int32_t n_tok, n_head, dim, rot;
@@ -144,7 +151,9 @@ struct dsv4_rope {
 	float *x; int64_t ldx;            /* floats between tokens, >= n_head * dim */
 };
 
-/* Weights of one hyper-connection site; n_mix = (2 + hc) * hc rows, or hc rows at the head. */
+/* Weights of one hyper-connection site; n_mix = (2 + hc) * hc rows, or hc rows at the head. In all three
+ * mHC ops prec BF16 rounds to bf16 what enters (streams, fn, y), the mixes, pre, post, comb and the
+ * results, as happens where the mixing is kept in bf16 tensors; sums, sigmoid and Sinkhorn stay fp32. */
 struct dsv4_hc_weights {
 	const float *fn;                  /* [n_mix][hc * dim] */
 	const float *base;                /* [n_mix] */
@@ -155,7 +164,7 @@ struct dsv4_hc_weights {
 struct dsv4_hc_pre {
 	uint32_t size;
 	int32_t n_tok, hc, dim, sinkhorn_iters;
-	uint32_t prec;                    /* enum dsv4_prec: BF16 rounds the mixes */
+	uint32_t prec;                    /* enum dsv4_prec; BF16 as above */
 	float norm_eps, hc_eps;
 	struct dsv4_hc_weights w;
 	const float *streams;             /* [n_tok][hc][dim] */
@@ -187,7 +196,8 @@ struct dsv4_hc_head {
 /* Pools groups of `ratio` tokens of one sequence (format.md 3.5). Without overlap, width = dim: out[e] pools
  * group e of kv and score. With overlap, width = 2 dim: out[e] pools group e by channels [0, dim) and group
  * e + 1 by [dim, 2 dim), so the inputs hold n_out + 1 groups; first_absent says group 0 does not exist (it
- * weighs nothing). The score of a group's token i gains ape[i]. Then norm, rope at cs[e], rounding as in rope. */
+ * weighs nothing and is not read). The score of a group's token i gains ape[i]. Then norm, rope at cs[e], and
+ * rounding as in rope. */
 struct dsv4_compress {
 	uint32_t size;
 	int32_t n_out, ratio, dim, rot;
@@ -201,7 +211,8 @@ struct dsv4_compress {
 	float *out;                       /* [n_out][dim] */
 };
 
-/* score[t][n] = scale * sum_h max(q[t][h] . key[n], 0) * w[t][h] for n visible to t; other columns untouched. */
+/* score[t][n] = scale * sum_h max(q[t][h] . key[n], 0) * w[t][h] for n visible to t; other columns untouched.
+ * A NaN product stays NaN. */
 struct dsv4_index_score {
 	uint32_t size;
 	int32_t n_tok, n_head, dim, n_seq;
@@ -213,7 +224,8 @@ struct dsv4_index_score {
 };
 
 /* For each token the k best of its n_vis[t] scores, or all where n_vis[t] <= k: rows[t] ascending, count[t].
- * Equal scores: the lower row wins. NaN ranks below everything. score may be NULL when no token has more than k. */
+ * Equal scores (-0 equals 0): the lower row wins. NaN ranks below everything. score may be NULL when no token
+ * has more than k. */
 struct dsv4_index_topk {
 	uint32_t size;
 	int32_t n_tok, k;
@@ -223,8 +235,10 @@ struct dsv4_index_topk {
 	int32_t *count;                   /* [n_tok] */
 };
 
-/* out[t][h] = softmax over (window rows, then compressed rows, then the sink) of q.k * scale, times the rows
- * (one row is key and value). rows NULL: every visible compressed row. prec BF16 rounds scores and weights. */
+/* out[t][h] = softmax over (window rows, then compressed rows, then the sink) of q.k * scale, times the
+ * rows (one row is key and value). The sink adds exp(sink) to the denominator and has no row. rows NULL:
+ * every visible compressed row. prec BF16 rounds the scaled scores, and the weights where they meet the
+ * rows. */
 struct dsv4_attn {
 	uint32_t size;
 	int32_t n_tok, n_head, dim, n_seq;
@@ -239,8 +253,9 @@ struct dsv4_attn {
 	float *out;                       /* [n_tok][n_head][dim] */
 };
 
-/* s = sqrt(softplus(gate . x)); learned: top k of s + bias (ties to the lower id); hash: ids = table[token].
- * weight = s / sum(s of the chosen) * scaling. ids ascending. */
+/* s = sqrt(softplus(gate . x)); learned: top k of s + bias (ties to the lower id, NaN last); hash: ids =
+ * table[token], -EINVAL when one is not an expert. weight = s / sum(s of the chosen) * scaling. ids
+ * ascending. */
 struct dsv4_moe_route {
 	uint32_t size;
 	int32_t n_tok, dim, n_expert, k;
@@ -282,7 +297,8 @@ enum dsv4_op {
 	DSV4_N_OP
 };
 
-#define OP(op, family, args, text) typedef int args##_f(struct dsv4_exec *x, const struct dsv4_host *host, const struct args *a);
+#define OP(op, family, args, text) \
+	typedef int args##_f(struct dsv4_exec *x, const struct dsv4_host *host, const struct args *a);
 #include "ops.def"
 #undef OP
 
@@ -311,7 +327,7 @@ struct dsv4_plugin {
 	uint32_t n_op;
 	const char *signature;            /* DSV4_BUILD_SIGNATURE */
 	const char *name, *version;       /* [a-z0-9-]{1,31}; digits and dots */
-	const char *cpu;                  /* features needed, space-separated as in /proc/cpuinfo, "" for none */
+	const char *cpu;                  /* features needed: names of /proc/cpuinfo, space-separated, or "" */
 	const struct dsv4_op_entry *op;   /* [n_op] */
 	int (*open)(const struct dsv4_host *host);   /* may be NULL */
 	void (*close)(const struct dsv4_host *host); /* may be NULL */

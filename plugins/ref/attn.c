@@ -2,10 +2,10 @@
  * attn.c - attention of every head over window rows, then compressed rows, with a sink. format.md 3.3.
  * Threads: engine calls, pool runs slices over (token, head). Locks: none.
  *
- * The list of a token is its window rows by rising position, then its compressed rows by rising number, in blocks
- * of 64. Per block: scores, the new running maximum, sums so far rescaled to it, then weights and rows added one
- * by one. The sink joins the denominator at the end and never the maximum. prec BF16 rounds the scaled scores, and
- * the weights where they meet the rows, not in the denominator. */
+ * The list of a token is its window rows by rising position, then its compressed rows by rising number, in
+ * blocks of 64. Per block: scores, the new running maximum, sums so far rescaled to it, then weights and rows
+ * added one by one. The sink joins the denominator at the end and never the maximum. prec BF16 rounds the
+ * scaled scores, and the weights where they meet the rows, not in the denominator. */
 #include "plugins/ref/ref.h"
 #include "plugins/ref/vec.h"
 
@@ -53,8 +53,8 @@ struct attn_state {
 };
 
 /* Adds entries [i0, i0 + n) of the list to the state and to out. */
-static void attn_block(const struct dsv4_attn *a, const struct attn_list *l, int64_t i0, int64_t n, const float *q,
-		       struct attn_state *st, float *out)
+static void attn_block(const struct dsv4_attn *a, const struct attn_list *l, int64_t i0, int64_t n,
+		       const float *q, struct attn_state *st, float *out)
 {
 	const float *row[ATTN_BLOCK];
 	float score[ATTN_BLOCK], top = st->top, shrink;

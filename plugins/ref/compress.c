@@ -2,7 +2,7 @@
  * compress.c - pool a group of tokens into one compressed row. format.md 3.5.
  * Threads: engine calls, pool runs slices over output rows. Locks: none.
  *
- * Each channel is pooled on its own: softmax of its scores over the rows, oldest row first, times its values. */
+ * Each channel is pooled on its own: softmax of its scores over the rows, oldest first, times its values. */
 #include "plugins/ref/ref.h"
 #include "plugins/ref/round.h"
 #include "plugins/ref/vec.h"
@@ -11,7 +11,7 @@
 
 #define COMPRESS_CHUNK 64 /* channels pooled at a time */
 
-/* The rows one output row pools; in the overlapping case the older half uses other channels than the newer. */
+/* The rows one output row pools; with overlap the older half uses other channels than the newer. */
 struct compress_rows {
 	const struct dsv4_compress *a;
 	int64_t width, first; /* first row of the inputs */

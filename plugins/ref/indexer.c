@@ -80,8 +80,8 @@ static uint32_t indexer_key(float f)
 	return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 
-/* The k-th largest key of n > k scores, found one byte at a time from the top; *ret_equal says how many of those
- * that equal it belong to the k. */
+/* The k-th largest key of n > k scores, found one byte at a time from the top; *ret_equal says how many of
+ * those that equal it belong to the k. */
 static uint32_t indexer_threshold(const float *score, int64_t n, int64_t k, int64_t *ret_equal)
 {
 	uint32_t prefix = 0, mask = 0;
@@ -139,7 +139,8 @@ int ref_index_topk(struct dsv4_exec *x, const struct dsv4_host *host, const stru
 	if (a->size < sizeof *a || a->n_tok < 0 || a->k < 0)
 		return -EINVAL;
 	for (int32_t t = 0; t < a->n_tok; t++)
-		if (a->n_vis[t] < 0 || ref_min(a->n_vis[t], a->k) > a->ldr || (a->n_vis[t] > a->k && !a->score))
+		if (a->n_vis[t] < 0 || ref_min(a->n_vis[t], a->k) > a->ldr ||
+		    (a->n_vis[t] > a->k && !a->score))
 			return -EINVAL;
 	host->parallel_for(x, a->n_tok, 1, indexer_topk_slice, &c);
 	return 0;

@@ -3,8 +3,8 @@
  * Threads: engine calls, pool runs slices. Locks: none.
  *
  * The order of one output element: its columns in blocks of 128 (F32, BF16, FP8), 32 (FP4) or 16 (NVFP4); the
- * products of a block are summed by ref_dot_block; that sum times (activation scale * weight scale) is added to
- * the element, blocks in rising order. This is format.md 3.2. */
+ * products of a block are summed by ref_dot_block; that sum times (activation scale * weight scale) is added
+ * to the element, blocks in rising order. This is format.md 3.2. */
 #include "plugins/ref/linear.h"
 #include "plugins/ref/ref.h"
 #include "plugins/ref/round.h"
@@ -29,10 +29,12 @@ static int64_t linear_n_block(int64_t n, int64_t block)
 /* e4m3 code -> value, laid out by exponent; the code's top bit is the sign. */
 static const float linear_e4m3[256] = {
 #define V(s, e, m) s (float)((e) ? (8 + (m)) << (e) : (m) << 1) * 0x1p-10f
-#define ROW(s, e) V(s, e, 0), V(s, e, 1), V(s, e, 2), V(s, e, 3), V(s, e, 4), V(s, e, 5), V(s, e, 6), V(s, e, 7)
-#define HALF(s) ROW(s, 0), ROW(s, 1), ROW(s, 2), ROW(s, 3), ROW(s, 4), ROW(s, 5), ROW(s, 6), ROW(s, 7), ROW(s, 8), \
-	ROW(s, 9), ROW(s, 10), ROW(s, 11), ROW(s, 12), ROW(s, 13), ROW(s, 14), \
-	V(s, 15, 0), V(s, 15, 1), V(s, 15, 2), V(s, 15, 3), V(s, 15, 4), V(s, 15, 5), V(s, 15, 6), NAN
+#define ROW(s, e) \
+	V(s, e, 0), V(s, e, 1), V(s, e, 2), V(s, e, 3), V(s, e, 4), V(s, e, 5), V(s, e, 6), V(s, e, 7)
+#define HALF(s) \
+	ROW(s, 0), ROW(s, 1), ROW(s, 2), ROW(s, 3), ROW(s, 4), ROW(s, 5), ROW(s, 6), ROW(s, 7), ROW(s, 8), \
+		ROW(s, 9), ROW(s, 10), ROW(s, 11), ROW(s, 12), ROW(s, 13), ROW(s, 14), V(s, 15, 0), \
+		V(s, 15, 1), V(s, 15, 2), V(s, 15, 3), V(s, 15, 4), V(s, 15, 5), V(s, 15, 6), NAN
 	HALF(+), HALF(-)
 #undef HALF
 #undef ROW
@@ -40,7 +42,9 @@ static const float linear_e4m3[256] = {
 };
 
 /* e2m1 code -> value; a table, since a branch on the sign is mispredicted every second time. */
-static const float linear_e2m1[16] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6 };
+static const float linear_e2m1[16] = {
+	0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6
+};
 
 static void linear_decode_fp4(const uint8_t *src, int64_t n, float *out)
 {
@@ -146,7 +150,8 @@ static void linear_round_slice(void *arg, int64_t begin, int64_t end)
 	}
 }
 
-void ref_act_round(struct dsv4_exec *x, const struct dsv4_host *host, struct ref_act *a, float *q, float *scale)
+void ref_act_round(struct dsv4_exec *x, const struct dsv4_host *host, struct ref_act *a, float *q,
+		   float *scale)
 {
 	struct linear_round c = { a, q, scale };
 
@@ -197,7 +202,7 @@ void ref_product_run(struct dsv4_exec *x, const struct dsv4_host *host, const st
 	struct ref_product c = *p;
 
 	if (p->n > 0)
-		host->parallel_for(x, p->w->rows, 1 + LINEAR_SLICE / (1 + p->n * p->a->cols), linear_slice, &c);
+		host->parallel_for(x, c.w->rows, 1 + LINEAR_SLICE / (1 + c.n * c.a->cols), linear_slice, &c);
 }
 
 int ref_linear(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_linear *a)
@@ -211,7 +216,9 @@ int ref_linear(struct dsv4_exec *x, const struct dsv4_host *host, const struct d
 		return -EINVAL;
 	if (a->n_tok == 0)
 		return 0;
-	act = (struct ref_act){ .n_group = a->n_group, .n = a->n_tok, .cols = a->w->cols, .x = a->x, .ldx = a->ldx };
+	act = (struct ref_act){
+		.n_group = a->n_group, .n = a->n_tok, .cols = a->w->cols, .x = a->x, .ldx = a->ldx
+	};
 	if (ref_act_wanted(a->act, a->w)) {
 		q = host->scratch(x, (size_t)(act.n * act.n_group * act.cols) * sizeof *q);
 		scale = host->scratch(x, (size_t)(act.n * ref_act_scales(&act)) * sizeof *scale);

@@ -6,8 +6,8 @@
 
 #include "plugins/dsv4_plugin.h"
 
-/* Rows of activations: n_group * cols values each, plain, or e4m3 values with a scale per REF_ACT_BLOCK columns
- * of each group. */
+/* Rows of activations: n_group * cols values each, plain, or e4m3 values with a scale per REF_ACT_BLOCK
+ * columns of each group. */
 struct ref_act {
 	int32_t n_group;
 	int64_t n, cols;
@@ -33,8 +33,9 @@ int ref_weight_ok(const struct dsv4_weight *w, int64_t rows, int64_t cols);
 int ref_act_wanted(uint32_t act, const struct dsv4_weight *w);
 /* Scales of one row. */
 int64_t ref_act_scales(const struct ref_act *a);
-/* Rounds the rows of a into q ([n][n_group * cols], may be a->x if that is dense) and scale, and points a at them. */
-void ref_act_round(struct dsv4_exec *x, const struct dsv4_host *host, struct ref_act *a, float *q, float *scale);
+/* Rounds the rows of a into q ([n][n_group * cols], may be a->x if dense) and scale, and points a at them. */
+void ref_act_round(struct dsv4_exec *x, const struct dsv4_host *host, struct ref_act *a, float *q,
+		   float *scale);
 void ref_product_run(struct dsv4_exec *x, const struct dsv4_host *host, const struct ref_product *p);
 
 #endif

@@ -2,9 +2,9 @@
  * mhc.c - hyper-connections: read (pre), write (post) and the read before the head. format.md 3.1.
  * Threads: engine calls, pool runs slices over tokens. Locks: none.
  *
- * prec BF16 is what an implementation gets that keeps the mixing in bf16 tensors: streams, fn and y are rounded
- * to bf16 where they enter, and so are the mixes, pre, post, comb and the results; sums and Sinkhorn stay fp32.
- * The dot products over all streams are ref_dot's order; sums over streams run upwards from stream 0. */
+ * prec BF16 is what an implementation gets that keeps the mixing in bf16 tensors: streams, fn and y are
+ * rounded to bf16 where they enter, and so are the mixes, pre, post, comb and the results; sums and Sinkhorn
+ * stay fp32. Dot products over all streams have ref_dot's order; sums over streams start at stream 0. */
 #include "plugins/ref/ref.h"
 #include "plugins/ref/vec.h"
 
@@ -37,8 +37,8 @@ static float mhc_dot(uint32_t prec, const float *a, const float *b, int64_t n)
 }
 
 /* The mixes m[i] = fn[i] . x / rms(x); the norm comes after the products. */
-static void mhc_mixes(const struct dsv4_hc_weights *w, uint32_t prec, float eps, const float *x, int64_t n, int n_mix,
-		      float *m)
+static void mhc_mixes(const struct dsv4_hc_weights *w, uint32_t prec, float eps, const float *x, int64_t n,
+		      int n_mix, float *m)
 {
 	float r = 1.0f / sqrtf(mhc_dot(prec, x, x, n) / (float)n + eps);
 
@@ -58,8 +58,8 @@ static void mhc_read(uint32_t prec, int hc, int64_t dim, const float *pre, const
 	}
 }
 
-/* Divides each line of c by (its sum + eps): rows with step 1 between elements and hc between lines, columns the
- * other way round. */
+/* Divides each line of c by (its sum + eps): rows with step 1 between elements and hc between lines, columns
+ * the other way round. */
 static void mhc_balance(float *c, int hc, int step, int line, float eps)
 {
 	for (int i = 0; i < hc; i++) {
@@ -72,7 +72,7 @@ static void mhc_balance(float *c, int hc, int step, int line, float eps)
 	}
 }
 
-/* Makes c nearly doubly stochastic: softmax of each row, + eps, then columns, and (rows, columns) iters - 1 times. */
+/* Makes c nearly doubly stochastic: softmax of rows, + eps, columns, then iters - 1 times rows, columns. */
 static void mhc_sinkhorn(float *c, int hc, int iters, float eps)
 {
 	for (int j = 0; j < hc; j++) {
@@ -137,7 +137,8 @@ static void mhc_post_slice(void *arg, int64_t begin, int64_t end)
 		const float *post = a->post + t * hc, *comb = a->comb + t * hc * hc;
 
 		for (int64_t d = 0; d < a->dim; d++) {
-			float *x = a->streams + t * hc * a->dim + d, y = mhc_round(a->prec, a->y[t * a->dim + d]);
+			float *x = a->streams + t * hc * a->dim + d;
+			float y = mhc_round(a->prec, a->y[t * a->dim + d]);
 
 			for (int j = 0; j < hc; j++)
 				old[j] = mhc_round(a->prec, x[j * (int64_t)a->dim]);
@@ -172,7 +173,8 @@ static void mhc_head_slice(void *arg, int64_t begin, int64_t end)
 
 		mhc_mixes(&a->w, a->prec, a->norm_eps, x, (int64_t)a->hc * a->dim, a->hc, m);
 		for (int j = 0; j < a->hc; j++)
-			m[j] = mhc_round(a->prec, ref_sigmoid(m[j] * a->w.scale[0] + a->w.base[j]) + a->hc_eps);
+			m[j] = mhc_round(a->prec,
+					 ref_sigmoid(m[j] * a->w.scale[0] + a->w.base[j]) + a->hc_eps);
 		mhc_read(a->prec, a->hc, a->dim, m, x, a->y + t * a->dim);
 	}
 }

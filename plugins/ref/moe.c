@@ -2,8 +2,8 @@
  * moe.c - choose experts and their weights; run the chosen and the shared ones. format.md 3.7.
  * Threads: engine calls, pool runs slices. Locks: none.
  *
- * Experts run one after the other in rising id over all tokens that chose them, each adding to y, so a token's sum
- * has the order of its ids; then out_scale, then the shared experts in order. Inside, linear.c's order. */
+ * Experts run one after the other in rising id over all tokens that chose them, each adding to y, so a
+ * token's sum has the order of its ids; then out_scale, then the shared experts. Inside, linear.c's order. */
 #include "plugins/ref/linear.h"
 #include "plugins/ref/ref.h"
 #include "plugins/ref/vec.h"
@@ -91,7 +91,8 @@ static int moe_look_up(const struct dsv4_moe_route *a)
 
 	for (int64_t t = 0; t < a->n_tok; t++)
 		for (int64_t i = 0; i < a->k; i++) {
-			memcpy(&id, table + ((int64_t)a->token[t] * a->k + i) * (int64_t)sizeof id, sizeof id);
+			memcpy(&id, table + ((int64_t)a->token[t] * a->k + i) * (int64_t)sizeof id,
+			       sizeof id);
 			if (a->token[t] < 0 || id < 0 || id >= a->n_expert)
 				return -EINVAL;
 			a->ids[t * a->k + i] = (int32_t)id;
@@ -163,7 +164,7 @@ static int moe_group(struct moe_call *c)
 		n += c->start[e];
 		c->start[e] = n;
 	}
-	/* start[e] now is where e begins, and moves to its end, which is where e + 1 began: shift back after. */
+	/* start[e] is where e begins, and moves to its end, where e + 1 began: shift back after. */
 	for (int64_t i = 0; i < n_pair; i++) {
 		int64_t at = c->start[a->ids[i]]++;
 
@@ -297,7 +298,8 @@ int ref_moe_experts(struct dsv4_exec *x, const struct dsv4_host *host, const str
 			continue;
 		if (!moe_expert_ok(a, &a->expert[e]))
 			return -EINVAL;
-		moe_run(&c, &(struct moe_job){ a, &a->expert[e], n, c.tok + at, c.weight + at, c.g, c.u }, a->y);
+		moe_run(&c, &(struct moe_job){ a, &a->expert[e], n, c.tok + at, c.weight + at, c.g, c.u },
+			a->y);
 	}
 	if (c.shared)
 		memset(c.shared, 0, bytes);

@@ -46,7 +46,8 @@ int ref_rope(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv
 {
 	struct dsv4_rope c = *a;
 
-	if (a->size < sizeof *a || a->n_tok < 0 || a->n_head < 1 || a->rot < 0 || a->rot % 2 || a->dim < a->rot)
+	if (a->size < sizeof *a || a->n_tok < 0 || a->n_head < 1 || a->rot < 0 || a->rot % 2 ||
+	    a->dim < a->rot)
 		return -EINVAL;
 	if (ref_round_check(a->dim - a->rot, a->kv, a->dim, a->index))
 		return -EINVAL;

@@ -10,16 +10,18 @@
 #define REF_ACT_BLOCK 128 /* columns of an activation that share one FP8 scale */
 #define REF_FP4_BLOCK 32  /* values of an index row that share one FP4 scale */
 
-/* Splits x (n values) into e4m3 values q and the power-of-two scale that is returned: x ~ q * scale. q may be x.
- * NaN takes no part in choosing the scale and stays NaN. format.md 3.2. */
+/* Splits x (n values) into e4m3 values q and the power-of-two scale that is returned: x ~ q * scale. q may be
+ * x. NaN takes no part in choosing the scale and stays NaN. format.md 3.2. */
 float ref_round_split(const float *x, int64_t n, float *q);
 
 /* Rounds x in place to a KV row's stored values: FP8 has one scale per REF_KV_BLOCK. -EINVAL for FP4. */
 int ref_round_kv(float *x, int64_t n, uint32_t round);
-/* Rounds x in place to an index row's stored values. All but NONE rotate by a Hadamard matrix first, so n must be
- * a power of two then (else -EINVAL): FP4 has a scale per REF_FP4_BLOCK, FP8 one for the row. format.md 3.6. */
+/* Rounds x in place to an index row's stored values. All but NONE rotate by a Hadamard matrix first, so n
+ * must be a power of two then (else -EINVAL): FP4 has a scale per REF_FP4_BLOCK, FP8 one for the row.
+ * format.md 3.6. */
 int ref_round_index(float *x, int64_t n, uint32_t round);
-/* Can rows of n_kv and n_index values be rounded so? 0 or -EINVAL; lets an op refuse before its slices start. */
+/* Can rows of n_kv and n_index values be rounded so? 0 or -EINVAL; lets an op refuse
+ * before its slices start. */
 int ref_round_check(int64_t n_kv, uint32_t kv, int64_t n_index, uint32_t index);
 
 /* x := H x * n^-0.5 in place, H in natural (Sylvester) order; n a power of two. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * vec.h - the sums every op of ref is made of, each in one documented order, and the addresses of stored rows.
- * Threads: any. Locks: none. */
+ * vec.h - the sums every op of ref is made of, each in one documented order, and the addresses of stored
+ * rows. Threads: any. Locks: none. */
 #ifndef REF_VEC_H
 #define REF_VEC_H
 
 #include "plugins/dsv4_plugin.h"
 
-/* Sums of products run over blocks of this many terms, so that long rows lose no more precision than short ones. */
+/* Sums of products run over blocks of this many terms, so that long rows lose no more precision than short
+ * ones. */
 #define REF_BLOCK 128
 #define REF_LANES 8
 
@@ -15,8 +16,9 @@ static inline int64_t ref_min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* The order of one block of n terms: lane l sums the terms l, l + 8, l + 16... in rising order, then the eight
- * lanes are added as a tree. Fixed lanes let a compiler use vectors without being free to reorder anything. */
+/* The order of one block of n terms: lane l sums the terms l, l + 8, l + 16... in rising order, then the
+ * eight lanes are added as a tree. Fixed lanes let a compiler use vectors without being free to reorder
+ * anything. */
 static inline float ref_dot_block(const float *a, const float *b, int64_t n)
 {
 	float s[REF_LANES] = { 0 };
@@ -71,7 +73,8 @@ static inline const struct dsv4_seq *ref_seq(const struct dsv4_seq *seq, int32_t
 	return NULL;
 }
 
-/* How many of r's rows the token at position pos sees: those whose whole group of tokens is at or before it. */
+/* How many of r's rows the token at position pos sees: those whose whole group of tokens is
+ * at or before it. */
 static inline int64_t ref_visible(const struct dsv4_rows *r, int32_t ratio, int64_t pos)
 {
 	return ratio > 0 ? ref_min((pos + 1) / ratio, r->n) : 0;

@@ -67,19 +67,25 @@ static int attn_run(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, float
 	return ref_attn(x, &refkit_host, &a);
 }
 
-static void attn_seq_init(struct attn_run *r, int i, int64_t pos0, int32_t n_tok, int32_t ratio, int64_t page_rows)
+static void attn_seq_init(struct attn_run *r, int i, int64_t pos0, int32_t n_tok, int32_t ratio,
+			  int64_t page_rows)
 {
 	struct dsv4_seq *s = &r->seq[i];
 	int64_t first = pos0 - r->a.window + 1 - i; /* the second holds one row more than it needs */
 	int64_t n = ratio ? (pos0 + n_tok) / ratio : 0;
 	float *rows = attn_floats(r, (n + page_rows) * r->a.dim, 1);
 
-	*s = (struct dsv4_seq){ .size = sizeof *s, .tok0 = r->a.n_tok, .n_tok = n_tok, .ratio = ratio, .pos0 = pos0 };
+	*s = (struct dsv4_seq){
+		.size = sizeof *s, .tok0 = r->a.n_tok, .n_tok = n_tok, .ratio = ratio, .pos0 = pos0
+	};
 	s->window_pos0 = first > 0 ? first : 0;
 	s->window = attn_floats(r, (pos0 + n_tok - s->window_pos0) * r->a.dim, 1);
 	for (int64_t p = 0; p * page_rows < n; p++)
 		r->page[i][p] = rows + p * page_rows * r->a.dim;
-	s->kv = (struct dsv4_rows){ .size = sizeof s->kv, .dim = (uint32_t)r->a.dim, .n = n, .page_rows = page_rows,
+	s->kv = (struct dsv4_rows){ .size = sizeof s->kv,
+				    .dim = (uint32_t)r->a.dim,
+				    .n = n,
+				    .page_rows = page_rows,
 				    .page = r->page[i] };
 	r->a.n_tok += n_tok;
 }
@@ -150,7 +156,8 @@ static void attn_check(struct attn_run *r, double limit)
 	for (int t = 0; t < r->a.n_tok; t++)
 		for (int h = 0; h < r->a.n_head; h++) {
 			attn_want(r, t, h, want);
-			assert_true(refkit_error(out + (size_t)t * width + (size_t)h * dim, want, dim) < limit);
+			assert_true(refkit_error(out + (size_t)t * width + (size_t)h * dim, want, dim) <
+				    limit);
 		}
 	free(out);
 	free(want);

@@ -73,9 +73,17 @@ static void compress_check(int n_out, int ratio, int dim, int rot, int overlap, 
 	float *ape = refkit_floats((size_t)ratio * width, 3), *cs = refkit_floats((size_t)(n_out * rot), 1);
 	float *out = refkit_floats((size_t)(n_out * dim), 1);
 	double *want = calloc((size_t)dim, sizeof *want);
-	struct compress_run run = { { .ratio = ratio, .dim = dim, .rot = rot, .overlap = (uint32_t)overlap,
-				      .first_absent = (uint32_t)absent, .norm_eps = 1e-6f, .kv = kv, .score = score,
-				      .ape = ape, .norm = norm, .cs = cs } };
+	struct compress_run run = { { .ratio = ratio,
+				      .dim = dim,
+				      .rot = rot,
+				      .overlap = (uint32_t)overlap,
+				      .first_absent = (uint32_t)absent,
+				      .norm_eps = 1e-6f,
+				      .kv = kv,
+				      .score = score,
+				      .ape = ape,
+				      .norm = norm,
+				      .cs = cs } };
 
 	assert_non_null(want);
 	/* An absent group must not even be read. */
@@ -112,8 +120,14 @@ static void test_large_scores(void **state)
 {
 	float kv[4] = { 1, 2, 3, 4 }, score[4] = { 500, -1e30f, 500, -INFINITY };
 	float ape[4] = { 0 }, norm[1] = { 1 }, cs[1] = { 0 }, out[1];
-	struct compress_run run = { { .ratio = 4, .dim = 1, .norm_eps = 0, .kv = kv, .score = score, .ape = ape,
-				      .norm = norm, .cs = cs } };
+	struct compress_run run = { { .ratio = 4,
+				      .dim = 1,
+				      .norm_eps = 0,
+				      .kv = kv,
+				      .score = score,
+				      .ape = ape,
+				      .norm = norm,
+				      .cs = cs } };
 
 	(void)state;
 	run.a.norm_eps = 12; /* x / sqrt(x^2 + 12) = 1/2 at x = 2 */
@@ -126,10 +140,19 @@ static void test_rounding(void **state)
 {
 	float *kv = refkit_floats(64 * 8, 1), *score = refkit_floats(64 * 8, 1), *norm = refkit_floats(64, 2);
 	float *ape = refkit_floats(64 * 4, 1), cs[32], plain[128], rounded[128];
-	struct compress_run run = { { .ratio = 4, .dim = 64, .rot = 16, .norm_eps = 1e-6f, .kv = kv, .score = score,
-				      .ape = ape, .norm = norm, .cs = cs } };
+	struct compress_run run = { { .ratio = 4,
+				      .dim = 64,
+				      .rot = 16,
+				      .norm_eps = 1e-6f,
+				      .kv = kv,
+				      .score = score,
+				      .ape = ape,
+				      .norm = norm,
+				      .cs = cs } };
 	struct dsv4_exec x = { .mode = REFKIT_WHOLE };
-	struct dsv4_rope r = { .size = sizeof r, .n_tok = 2, .n_head = 1, .dim = 64, .cs = cs, .x = plain, .ldx = 64 };
+	struct dsv4_rope r = {
+		.size = sizeof r, .n_tok = 2, .n_head = 1, .dim = 64, .cs = cs, .x = plain, .ldx = 64
+	};
 
 	(void)state;
 	for (int i = 0; i < 32; i += 2) {
@@ -178,7 +201,9 @@ static void test_refuses(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pools), cmocka_unit_test(test_large_scores), cmocka_unit_test(test_rounding),
+		cmocka_unit_test(test_pools),
+		cmocka_unit_test(test_large_scores),
+		cmocka_unit_test(test_rounding),
 		cmocka_unit_test(test_refuses),
 	};
 

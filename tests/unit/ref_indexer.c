@@ -55,8 +55,11 @@ static float *indexer_keys(struct indexer_run *r, int i, int64_t n, int64_t page
 
 	for (int64_t p = 0; p * page_rows < n; p++)
 		r->page[i][p] = mem + p * page_rows * r->a.dim;
-	r->seq[i].key = (struct dsv4_rows){ .size = sizeof(struct dsv4_rows), .dim = (uint32_t)r->a.dim, .n = n,
-					    .page_rows = page_rows, .page = r->page[i] };
+	r->seq[i].key = (struct dsv4_rows){ .size = sizeof(struct dsv4_rows),
+					    .dim = (uint32_t)r->a.dim,
+					    .n = n,
+					    .page_rows = page_rows,
+					    .page = r->page[i] };
 	return mem;
 }
 
@@ -85,7 +88,9 @@ static void indexer_check(int n_head, int dim, int64_t pos0, int ratio)
 	r.a.q = q;
 	r.a.w = w;
 	r.seq[0] = (struct dsv4_seq){ .size = sizeof r.seq[0], .n_tok = N0, .ratio = ratio, .pos0 = pos0 };
-	r.seq[1] = (struct dsv4_seq){ .size = sizeof r.seq[1], .tok0 = N0, .n_tok = N1, .ratio = ratio, .pos0 = 2 * ratio };
+	r.seq[1] = (struct dsv4_seq){
+		.size = sizeof r.seq[1], .tok0 = N0, .n_tok = N1, .ratio = ratio, .pos0 = 2 * ratio
+	};
 	keys[0] = indexer_keys(&r, 0, n[0], 5);
 	keys[1] = indexer_keys(&r, 1, n[1], 32);
 	refkit_same_bits(indexer_run, &r, N, (size_t)lds, out);
@@ -128,7 +133,9 @@ static void test_nan_key_gives_nan(void **state)
 	(void)state;
 	r.a.q = q;
 	r.a.w = w;
-	r.seq[0] = (struct dsv4_seq){ .size = sizeof r.seq[0], .n_tok = 1, .ratio = 4, .pos0 = 7, .key = r.seq[0].key };
+	r.seq[0] = (struct dsv4_seq){
+		.size = sizeof r.seq[0], .n_tok = 1, .ratio = 4, .pos0 = 7, .key = r.seq[0].key
+	};
 	memcpy(keys, (float[]){ NAN, 1, -1, -1 }, 4 * sizeof *keys);
 	refkit_same_bits(indexer_run, &r, 1, 2, out);
 	assert_true(isnan(out[0]));
@@ -149,10 +156,17 @@ struct indexer_topk {
 static int indexer_topk_run(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, float *out)
 {
 	const struct indexer_topk *c = arg;
-	int32_t *rows = malloc((size_t)n * (size_t)(c->k + 1) * sizeof *rows), *count = calloc((size_t)n, sizeof *count);
-	struct dsv4_index_topk a = { .size = sizeof a, .n_tok = n, .k = c->k, .n_vis = c->n_vis + t0,
-				     .score = c->score ? c->score + t0 * c->lds : NULL, .lds = c->lds, .rows = rows,
-				     .ldr = c->k + 1, .count = count };
+	int32_t *rows = malloc((size_t)n * (size_t)(c->k + 1) * sizeof *rows),
+		*count = calloc((size_t)n, sizeof *count);
+	struct dsv4_index_topk a = { .size = sizeof a,
+				     .n_tok = n,
+				     .k = c->k,
+				     .n_vis = c->n_vis + t0,
+				     .score = c->score ? c->score + t0 * c->lds : NULL,
+				     .lds = c->lds,
+				     .rows = rows,
+				     .ldr = c->k + 1,
+				     .count = count };
 	int rc = ref_index_topk(x, &refkit_host, &a);
 
 	for (int32_t t = 0; t < n; t++) {
@@ -187,7 +201,8 @@ static int indexer_rising(const void *a, const void *b)
 	return *(const int32_t *)a < *(const int32_t *)b ? -1 : 1;
 }
 
-static void indexer_topk_check(const float *score, const int32_t *n_vis, int32_t n_tok, int64_t lds, int32_t k)
+static void indexer_topk_check(const float *score, const int32_t *n_vis, int32_t n_tok, int64_t lds,
+			       int32_t k)
 {
 	struct indexer_topk c = { k, n_vis, score, lds };
 	float *out = refkit_floats((size_t)(n_tok * (k + 1)), 1);
@@ -214,7 +229,8 @@ static void indexer_topk_check(const float *score, const int32_t *n_vis, int32_t
 static void test_selects_like_a_sort(void **state)
 {
 	enum { N = 40, LDS = 300 };
-	static const float odd[] = { NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-45f, -1e-45f, 3e38f, -3e38f };
+	static const float odd[] = { NAN,   -NAN,   INFINITY, -INFINITY, 0.0f,
+				     -0.0f, 1e-45f, -1e-45f,  3e38f,	 -3e38f };
 	static const int32_t ks[] = { 1, 2, 32, 299, 300 };
 	float *score = refkit_floats(N * LDS, 10);
 	int32_t n_vis[N];
@@ -264,8 +280,9 @@ static void test_refuses(void **state)
 {
 	struct dsv4_exec x = { .mode = REFKIT_WHOLE };
 	int32_t n_vis[1] = { 5 }, rows[8], count[1];
-	struct dsv4_index_topk a = { .size = sizeof a, .n_tok = 1, .k = 4, .n_vis = n_vis, .rows = rows, .ldr = 8,
-				     .count = count };
+	struct dsv4_index_topk a = {
+		.size = sizeof a, .n_tok = 1, .k = 4, .n_vis = n_vis, .rows = rows, .ldr = 8, .count = count
+	};
 
 	(void)state;
 	assert_int_equal(ref_index_topk(&x, &refkit_host, &a), -EINVAL); /* scores are needed */

@@ -27,8 +27,15 @@ struct linear_run {
 static int linear_run(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, float *out)
 {
 	const struct linear_run *r = arg;
-	struct dsv4_linear a = { .size = sizeof a, .n_tok = n, .n_group = r->c->n_group, .act = r->c->act, .w = r->w,
-				 .x = r->x + t0 * r->ldx, .ldx = r->ldx, .y = out + t0 * r->ldy, .ldy = r->ldy };
+	struct dsv4_linear a = { .size = sizeof a,
+				 .n_tok = n,
+				 .n_group = r->c->n_group,
+				 .act = r->c->act,
+				 .w = r->w,
+				 .x = r->x + t0 * r->ldx,
+				 .ldx = r->ldx,
+				 .y = out + t0 * r->ldy,
+				 .ldy = r->ldy };
 
 	return ref_linear(x, &refkit_host, &a);
 }
@@ -46,7 +53,8 @@ static double *linear_activations(const struct linear_case *c, const float *x, i
 			d[t * n + k] = (double)x[t * ldx + k];
 		for (int64_t g = 0; round && g < c->n_group; g++)
 			for (int64_t k = 0; k < c->cols; k += 128)
-				refkit_round_fp8(d + t * n + g * c->cols + k, c->cols - k < 128 ? c->cols - k : 128);
+				refkit_round_fp8(d + t * n + g * c->cols + k,
+						 c->cols - k < 128 ? c->cols - k : 128);
 	}
 	return d;
 }
@@ -67,7 +75,8 @@ static void linear_want(const struct linear_case *c, const double *value, const 
 static void linear_check(const struct linear_case *c)
 {
 	int64_t ldx = c->n_group * c->cols + 3, ldy = c->rows + 2;
-	float *x = refkit_floats((size_t)(c->n_tok * ldx), 3), *out = refkit_floats((size_t)(c->n_tok * ldy), 1);
+	float *x = refkit_floats((size_t)(c->n_tok * ldx), 3),
+	      *out = refkit_floats((size_t)(c->n_tok * ldy), 1);
 	double *want = calloc((size_t)(c->n_tok * c->rows), sizeof *want), *act;
 	struct refkit_weight k;
 	struct linear_run run = { &k.w, c, x, ldx, ldy };
@@ -97,9 +106,10 @@ static void test_formats_and_shapes(void **state)
 		{ .fmt = DSV4_W_FP8, .sfmt = DSV4_S_E8M0 },   { .fmt = DSV4_W_FP8, .sfmt = DSV4_S_F32 },
 		{ .fmt = DSV4_W_FP4, .sfmt = DSV4_S_E8M0 },   { .fmt = DSV4_W_NVFP4, .sfmt = DSV4_S_E4M3 },
 	};
-	static const struct { int rows, cols, n_tok, n_group; } shape[] = {
-		{ 1, 2, 1, 1 }, { 3, 128, 5, 1 }, { 130, 258, 4, 1 }, { 6, 70, 7, 2 }, { 8, 384, 67, 4 }, { 5, 14, 2, 5 },
-		{ 2, 33, 3, 1 },
+	static const struct { int rows, cols, n_tok, n_group;
+	} shape[] = {
+		{ 1, 2, 1, 1 },	   { 3, 128, 5, 1 }, { 130, 258, 4, 1 }, { 6, 70, 7, 2 },
+		{ 8, 384, 67, 4 }, { 5, 14, 2, 5 },  { 2, 33, 3, 1 },
 	};
 	struct linear_case c;
 
@@ -183,8 +193,15 @@ static void test_refuses(void **state)
 
 	(void)state;
 	refkit_weight_init(&k, DSV4_W_FP8, DSV4_S_E8M0, 4, 128);
-	ok = a = (struct dsv4_linear){ .size = sizeof a, .n_tok = 1, .n_group = 1, .act = DSV4_ACT_FP8, .w = &k.w,
-				       .x = in, .ldx = 128, .y = out, .ldy = 4 };
+	ok = a = (struct dsv4_linear){ .size = sizeof a,
+				       .n_tok = 1,
+				       .n_group = 1,
+				       .act = DSV4_ACT_FP8,
+				       .w = &k.w,
+				       .x = in,
+				       .ldx = 128,
+				       .y = out,
+				       .ldy = 4 };
 	assert_int_equal(ref_linear(&x, &refkit_host, &a), 0);
 	a.size = 8;
 	assert_int_equal(ref_linear(&x, &refkit_host, &a), -EINVAL);

@@ -88,13 +88,15 @@ static void mhc_want(struct mhc_site *s, int t, int head)
 	int hc = s->hc;
 
 	for (int j = 0; j < hc; j++)
-		s->pre[j] = mhc_out(s, mhc_sigmoid(mhc_mix(s, t, j) * (double)s->scale[0] + (double)s->base[j]) + 1e-6);
+		s->pre[j] = mhc_out(
+			s, mhc_sigmoid(mhc_mix(s, t, j) * (double)s->scale[0] + (double)s->base[j]) + 1e-6);
 	if (head)
 		return;
 	for (int j = 0; j < hc; j++) {
 		double sum = 0;
 
-		s->post[j] = mhc_out(s, 2 * mhc_sigmoid(mhc_mix(s, t, hc + j) * (double)s->scale[1] + (double)s->base[hc + j]));
+		s->post[j] = mhc_out(s, 2 * mhc_sigmoid(mhc_mix(s, t, hc + j) * (double)s->scale[1] +
+							(double)s->base[hc + j]));
 		for (int k = 0; k < hc; k++) {
 			int i = 2 * hc + j * hc + k;
 
@@ -121,10 +123,19 @@ static int mhc_run_pre(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, fl
 	size_t width = (size_t)(s->dim + s->hc + s->hc * s->hc);
 	float *y = refkit_floats((size_t)(n * s->dim), 1), *post = refkit_floats((size_t)(n * s->hc), 1);
 	float *comb = refkit_floats((size_t)(n * s->hc * s->hc), 1);
-	struct dsv4_hc_pre a = { .size = sizeof a, .n_tok = n, .hc = s->hc, .dim = s->dim, .sinkhorn_iters = s->iters,
-				 .prec = s->prec, .norm_eps = 1e-6f, .hc_eps = 1e-6f,
+	struct dsv4_hc_pre a = { .size = sizeof a,
+				 .n_tok = n,
+				 .hc = s->hc,
+				 .dim = s->dim,
+				 .sinkhorn_iters = s->iters,
+				 .prec = s->prec,
+				 .norm_eps = 1e-6f,
+				 .hc_eps = 1e-6f,
 				 .w = { s->fn, s->base, s->scale },
-				 .streams = s->streams + t0 * s->hc * s->dim, .y = y, .post = post, .comb = comb };
+				 .streams = s->streams + t0 * s->hc * s->dim,
+				 .y = y,
+				 .post = post,
+				 .comb = comb };
 	int rc = ref_hc_pre(x, &refkit_host, &a);
 
 	for (int32_t t = 0; t < n; t++) {
@@ -181,7 +192,9 @@ static void mhc_read_check(struct mhc_site *s, int head, double limit)
 
 static void test_reads(void **state)
 {
-	static const struct { int hc, dim; } shape[] = { { 4, 128 }, { 4, 33 }, { 1, 1 }, { 2, 5 }, { 6, 17 } };
+	static const struct {
+		int hc, dim;
+	} shape[] = { { 4, 128 }, { 4, 33 }, { 1, 1 }, { 2, 5 }, { 6, 17 } };
 	struct mhc_site s;
 
 	(void)state;
@@ -189,7 +202,8 @@ static void test_reads(void **state)
 		for (int head = 0; head < 2; head++)
 			for (uint32_t prec = DSV4_PREC_FP32; prec <= DSV4_PREC_BF16; prec++) {
 				mhc_init(&s, shape[i].hc, shape[i].dim, 7, prec);
-				/* A sum near a tie may round the other way: one step of 2^-8 in one element. */
+				/* A sum near a tie may round the other way: one step of
+				 * 2^-8 in one element. */
 				mhc_read_check(&s, head, prec == DSV4_PREC_BF16 ? 4e-3 : 2e-6);
 				mhc_fini(&s);
 			}
@@ -220,8 +234,14 @@ static int mhc_run_post(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, f
 {
 	const struct mhc_post_run *r = arg;
 	int hc = r->s->hc, dim = r->s->dim;
-	struct dsv4_hc_post a = { .size = sizeof a, .n_tok = n, .hc = hc, .dim = dim, .prec = r->s->prec,
-				  .y = r->y + t0 * dim, .post = r->post + t0 * hc, .comb = r->comb + t0 * hc * hc,
+	struct dsv4_hc_post a = { .size = sizeof a,
+				  .n_tok = n,
+				  .hc = hc,
+				  .dim = dim,
+				  .prec = r->s->prec,
+				  .y = r->y + t0 * dim,
+				  .post = r->post + t0 * hc,
+				  .comb = r->comb + t0 * hc * hc,
 				  .streams = out + t0 * hc * dim };
 
 	memcpy(a.streams, r->s->streams + t0 * hc * dim, (size_t)(n * hc * dim) * sizeof(float));
@@ -234,7 +254,8 @@ static void test_write(void **state)
 
 	(void)state;
 	for (uint32_t prec = DSV4_PREC_FP32; prec <= DSV4_PREC_BF16; prec++) {
-		float *y = refkit_floats(5 * 19, 2), *post = refkit_floats(5 * 4, 2), *comb = refkit_floats(5 * 16, 1);
+		float *y = refkit_floats(5 * 19, 2), *post = refkit_floats(5 * 4, 2),
+		      *comb = refkit_floats(5 * 16, 1);
 		float *out = refkit_floats(5 * 4 * 19, 1);
 		double want[4 * 19];
 		struct mhc_post_run run = { &s, y, post, comb };

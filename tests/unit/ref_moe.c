@@ -64,7 +64,8 @@ static int moe_chosen(const struct dsv4_moe_route *a, const double *gate, int t,
 }
 
 /* Compares one token's ids and weights with what they should be. */
-static void moe_route_compare(const struct dsv4_moe_route *a, const double *gate, int t, const int *ids, const float *out)
+static void moe_route_compare(const struct dsv4_moe_route *a, const double *gate, int t, const int *ids,
+			      const float *out)
 {
 	double sum = 0;
 
@@ -80,19 +81,30 @@ static void moe_route_compare(const struct dsv4_moe_route *a, const double *gate
 
 static void test_learned_route(void **state)
 {
-	static const struct { int n_expert, k, dim; enum dsv4_wfmt fmt; } shape[] = {
-		{ 8, 2, 128, DSV4_W_BF16 }, { 5, 5, 3, DSV4_W_F32 }, { 1, 1, 1, DSV4_W_F32 }, { 256, 6, 64, DSV4_W_BF16 },
+	static const struct { int n_expert, k, dim; enum dsv4_wfmt fmt;
+	} shape[] = {
+		{ 8, 2, 128, DSV4_W_BF16 },
+		{ 5, 5, 3, DSV4_W_F32 },
+		{ 1, 1, 1, DSV4_W_F32 },
+		{ 256, 6, 64, DSV4_W_BF16 },
 	};
 
 	(void)state;
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
 		int n_expert = shape[s].n_expert, k = shape[s].k, ids[8];
-		float *x = refkit_floats((size_t)(9 * shape[s].dim), 2), *bias = refkit_floats((size_t)n_expert, 1);
+		float *x = refkit_floats((size_t)(9 * shape[s].dim), 2),
+		      *bias = refkit_floats((size_t)n_expert, 1);
 		float *out = refkit_floats((size_t)(9 * 2 * k), 1);
 		int32_t token[9] = { 0 };
 		struct refkit_weight gate;
-		struct moe_route_run run = { { .dim = shape[s].dim, .n_expert = n_expert, .k = k, .scaling = 1.5f,
-					       .gate = &gate.w, .bias = bias, .token = token, .x = x } };
+		struct moe_route_run run = { { .dim = shape[s].dim,
+					       .n_expert = n_expert,
+					       .k = k,
+					       .scaling = 1.5f,
+					       .gate = &gate.w,
+					       .bias = bias,
+					       .token = token,
+					       .x = x } };
 
 		refkit_weight_init(&gate, shape[s].fmt, DSV4_S_NONE, n_expert, shape[s].dim);
 		refkit_same_bits(moe_route_run, &run, 9, (size_t)(2 * k), out);
@@ -119,8 +131,14 @@ static void test_hash_route(void **state)
 	float *x = refkit_floats(5 * 10, 2), out[5 * 6];
 	char table[sizeof rows + 1]; /* at an odd address, as in a checkpoint */
 	struct refkit_weight gate;
-	struct moe_route_run run = { { .dim = 10, .n_expert = 5, .k = 3, .scaling = 2, .gate = &gate.w,
-				       .table = (const int64_t *)(const void *)(table + 1), .token = token, .x = x } };
+	struct moe_route_run run = { { .dim = 10,
+				       .n_expert = 5,
+				       .k = 3,
+				       .scaling = 2,
+				       .gate = &gate.w,
+				       .table = (const int64_t *)(const void *)(table + 1),
+				       .token = token,
+				       .x = x } };
 	struct dsv4_exec exec = { .mode = REFKIT_WHOLE, .n_scratch = -1 };
 	int64_t bad = 5;
 
@@ -145,9 +163,17 @@ static void test_route_ties_and_nan(void **state)
 	float x[2] = { 1, 0 }, bias[6] = { 0, 2, 1, 2, 1, 2 }, out[6];
 	float zero[13] = { 0 };
 	int32_t token[1] = { 0 };
-	struct dsv4_weight gate = { .size = sizeof gate, .fmt = DSV4_W_F32, .rows = 6, .cols = 2, .data = zero, .scale2 = 1 };
-	struct moe_route_run run = { { .dim = 2, .n_expert = 6, .k = 3, .scaling = 3, .gate = &gate, .bias = bias,
-				       .token = token, .x = x } };
+	struct dsv4_weight gate = {
+		.size = sizeof gate, .fmt = DSV4_W_F32, .rows = 6, .cols = 2, .data = zero, .scale2 = 1
+	};
+	struct moe_route_run run = { { .dim = 2,
+				       .n_expert = 6,
+				       .k = 3,
+				       .scaling = 3,
+				       .gate = &gate,
+				       .bias = bias,
+				       .token = token,
+				       .x = x } };
 
 	(void)state;
 	run.a.k = 2;
@@ -169,9 +195,12 @@ static void test_large_logits(void **state)
 {
 	float x[1] = { 1000 }, w[2] = { 1, -1 }, out[4];
 	int32_t token[1] = { 0 };
-	struct dsv4_weight gate = { .size = sizeof gate, .fmt = DSV4_W_F32, .rows = 2, .cols = 1, .data = w, .scale2 = 1 };
-	struct moe_route_run run = { { .dim = 1, .n_expert = 2, .k = 2, .scaling = 1.5f, .gate = &gate, .token = token,
-				       .x = x } };
+	struct dsv4_weight gate = {
+		.size = sizeof gate, .fmt = DSV4_W_F32, .rows = 2, .cols = 1, .data = w, .scale2 = 1
+	};
+	struct moe_route_run run = {
+		{ .dim = 1, .n_expert = 2, .k = 2, .scaling = 1.5f, .gate = &gate, .token = token, .x = x }
+	};
 	float bias[2] = { 0 };
 
 	(void)state;
@@ -202,15 +231,23 @@ struct moe_shape {
 
 static enum dsv4_sfmt moe_sfmt(enum dsv4_wfmt f)
 {
-	return f == DSV4_W_NVFP4 ? DSV4_S_E4M3 : f == DSV4_W_FP4 || f == DSV4_W_FP8 ? DSV4_S_E8M0 : DSV4_S_NONE;
+	return f == DSV4_W_NVFP4		    ? DSV4_S_E4M3
+	       : f == DSV4_W_FP4 || f == DSV4_W_FP8 ? DSV4_S_E8M0
+						    : DSV4_S_NONE;
 }
 
 static void moe_init(struct moe_model *m, const struct moe_shape *s)
 {
 	*m = (struct moe_model){ .n_tok = s->n_tok };
-	m->a = (struct dsv4_moe_experts){ .dim = s->dim, .inter = s->inter, .n_expert = s->n_expert, .k = s->k,
-					  .n_shared = s->n_shared, .act = s->act, .limit = s->limit,
-					  .out_scale = s->out_scale, .expert = m->expert,
+	m->a = (struct dsv4_moe_experts){ .dim = s->dim,
+					  .inter = s->inter,
+					  .n_expert = s->n_expert,
+					  .k = s->k,
+					  .n_shared = s->n_shared,
+					  .act = s->act,
+					  .limit = s->limit,
+					  .out_scale = s->out_scale,
+					  .expert = m->expert,
 					  .shared = m->expert + s->n_expert };
 	for (int e = 0; e < s->n_expert + s->n_shared; e++) {
 		enum dsv4_wfmt f = e < s->n_expert ? s->fmt : s->shared_fmt;
@@ -286,7 +323,8 @@ static void moe_want(const struct moe_model *m, int e, int t, double weight, dou
 		x[d] = (double)m->x[t * m->a.dim + d];
 	moe_round(m, &w[0].w, x);
 	for (int i = 0; i < m->a.inter; i++) {
-		double g = fmin(moe_dot(&w[0], i, x), limit), u = fmax(fmin(moe_dot(&w[2], i, x), limit), -limit);
+		double g = fmin(moe_dot(&w[0], i, x), limit),
+		       u = fmax(fmin(moe_dot(&w[2], i, x), limit), -limit);
 
 		/* To fp32, which the rounding that follows then sees as the op does. */
 		h[i] = (double)(float)(weight * (g / (1 + exp(-g)) * u));
@@ -309,7 +347,8 @@ static void moe_check(const struct moe_shape *s, double limit)
 	for (int t = 0; t < s->n_tok; t++) {
 		memset(y, 0, dim * sizeof *y);
 		for (int i = 0; i < s->k; i++)
-			moe_want(&m, m.ids[t * s->k + i], t, (double)m.weight[t * s->k + i], (double)s->out_scale, y);
+			moe_want(&m, m.ids[t * s->k + i], t, (double)m.weight[t * s->k + i],
+				 (double)s->out_scale, y);
 		for (int e = 0; e < s->n_shared; e++)
 			moe_want(&m, s->n_expert + e, t, 1, 1, y);
 		assert_true(refkit_error(out + (size_t)t * dim, y, dim) < limit);
@@ -334,7 +373,8 @@ static void test_experts(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
 		moe_check(&exact[i], 3e-6);
-	/* With rounding, a value of the hidden row near a tie may take the other side: a step of one in 128. */
+	/* With rounding, a value of the hidden row near a tie may take the other side: a step
+	 * of one in 128. */
 	for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
 		s = exact[i];
 		s.act = DSV4_ACT_FP8;

@@ -22,8 +22,15 @@ static int norm_run(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, float
 {
 	const struct norm_run *r = arg;
 	int64_t ld = r->dim + 1;
-	struct dsv4_rms_norm a = { .size = sizeof a, .dim = r->dim, .n_row = n, .eps = 1e-6f, .weight = r->weight,
-				   .x = r->x + t0 * ld, .ldx = ld, .y = out + t0 * ld, .ldy = ld };
+	struct dsv4_rms_norm a = { .size = sizeof a,
+				   .dim = r->dim,
+				   .n_row = n,
+				   .eps = 1e-6f,
+				   .weight = r->weight,
+				   .x = r->x + t0 * ld,
+				   .ldx = ld,
+				   .y = out + t0 * ld,
+				   .ldy = ld };
 
 	if (r->in_place) {
 		for (int32_t t = 0; t < n; t++)
@@ -93,7 +100,8 @@ static int norm_rope_run(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, 
 static void norm_rotate(double *x, int rot, const float *cs, int inverse)
 {
 	for (int i = 0; i < rot; i += 2) {
-		double c = (double)cs[i], s = (double)cs[i + 1] * (inverse ? -1 : 1), re = x[i], im = x[i + 1];
+		double c = (double)cs[i], s = (double)cs[i + 1] * (inverse ? -1 : 1), re = x[i],
+		       im = x[i + 1];
 
 		x[i] = re * c - im * s;
 		x[i + 1] = re * s + im * c;
@@ -164,7 +172,9 @@ static void norm_kv_check(int dim, int rot, uint32_t round)
 	enum { N = 3 };
 	float *x = refkit_floats((size_t)(N * dim), 5), *out = refkit_floats((size_t)(N * dim), 1);
 	float *cs = refkit_floats((size_t)(N * rot), 1);
-	struct norm_rope_run run = { { .n_head = 1, .dim = dim, .rot = rot, .kv = round, .cs = cs, .ldx = dim }, x };
+	struct norm_rope_run run = {
+		{ .n_head = 1, .dim = dim, .rot = rot, .kv = round, .cs = cs, .ldx = dim }, x
+	};
 	double *row = calloc((size_t)dim, sizeof *row);
 	int plain = dim - rot;
 
@@ -245,7 +255,8 @@ static void norm_index_check(int dim, uint32_t round)
 		for (int d = 0; d < dim; d++)
 			differ += (double)out[i * dim + d] != row[d];
 	}
-	/* Without a power of four the scale is not exact, and a value near a tie may fall to the other side. */
+	/* Without a power of four the scale is not exact, and a value near a tie may fall
+	 * to the other side. */
 	assert_true(differ <= (__builtin_ctz((unsigned)dim) % 2 ? n / 50 : 0));
 	free(x);
 	free(out);
@@ -300,8 +311,9 @@ static void test_refuses(void **state)
 {
 	struct dsv4_exec x = { .mode = REFKIT_WHOLE };
 	float row[96] = { 0 }, cs[32] = { 0 };
-	struct dsv4_rope a, ok = { .size = sizeof a, .n_tok = 1, .n_head = 1, .dim = 96, .rot = 32, .cs = cs, .x = row,
-				   .ldx = 96 };
+	struct dsv4_rope a, ok = {
+		.size = sizeof a, .n_tok = 1, .n_head = 1, .dim = 96, .rot = 32, .cs = cs, .x = row, .ldx = 96
+	};
 
 	(void)state;
 	assert_int_equal(ref_rope(&x, &refkit_host, &ok), 0);
@@ -325,9 +337,13 @@ static void test_refuses(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rms_norm), cmocka_unit_test(test_rope_rotates_the_tail),
-		cmocka_unit_test(test_rope_inverse_undoes_it), cmocka_unit_test(test_kv_rounding), cmocka_unit_test(test_index_rounding),
-		cmocka_unit_test(test_hadamard_undoes_itself), cmocka_unit_test(test_nan_and_inf_do_not_spread_blocks),
+		cmocka_unit_test(test_rms_norm),
+		cmocka_unit_test(test_rope_rotates_the_tail),
+		cmocka_unit_test(test_rope_inverse_undoes_it),
+		cmocka_unit_test(test_kv_rounding),
+		cmocka_unit_test(test_index_rounding),
+		cmocka_unit_test(test_hadamard_undoes_itself),
+		cmocka_unit_test(test_nan_and_inf_do_not_spread_blocks),
 		cmocka_unit_test(test_refuses),
 	};
 

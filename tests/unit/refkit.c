@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * refkit.c - what tests of kernels share: a fake host, random weights with their values in double, comparisons.
- * Threads: the test's own, plus those of parallel_for. Locks: none. */
+ * refkit.c - what tests of kernels share: a fake host, random weights with their values in double,
+ * comparisons. Threads: the test's own, plus those of parallel_for. Locks: none. */
 #include "tests/unit/refkit.h"
 
 #include <math.h>
@@ -90,8 +90,8 @@ void refkit_release(struct dsv4_exec *x)
 		free(x->mem[--x->n_mem]);
 }
 
-static void refkit_run_split(refkit_run_f *run, void *arg, enum refkit_mode mode, int32_t n_tok, int32_t chunk,
-			     float *out)
+static void refkit_run_split(refkit_run_f *run, void *arg, enum refkit_mode mode, int32_t n_tok,
+			     int32_t chunk, float *out)
 {
 	for (int32_t t = 0; t < n_tok; t += chunk) {
 		struct dsv4_exec x = { .mode = mode, .n_scratch = -1 };
@@ -282,9 +282,13 @@ static double refkit_put_value(struct refkit_weight *k, int64_t r, int64_t c)
 	}
 }
 
-void refkit_weight_init(struct refkit_weight *k, enum dsv4_wfmt fmt, enum dsv4_sfmt sfmt, int64_t rows, int64_t cols)
+void refkit_weight_init(struct refkit_weight *k, enum dsv4_wfmt fmt, enum dsv4_sfmt sfmt, int64_t rows,
+			int64_t cols)
 {
-	int64_t bc = fmt == DSV4_W_FP4 ? 32 : fmt == DSV4_W_NVFP4 ? 16 : 128, br = fmt == DSV4_W_FP8 ? 128 : 1;
+	int64_t bc = fmt == DSV4_W_FP4	   ? 32
+		     : fmt == DSV4_W_NVFP4 ? 16
+					   : 128,
+		br = fmt == DSV4_W_FP8 ? 128 : 1;
 	int64_t n_scale = refkit_up(rows, br) * refkit_up(cols, bc);
 	double *scale = calloc((size_t)n_scale, sizeof *scale);
 
@@ -293,8 +297,14 @@ void refkit_weight_init(struct refkit_weight *k, enum dsv4_wfmt fmt, enum dsv4_s
 	k->data = calloc((size_t)(rows * cols), 4 * 2);
 	k->scale = calloc((size_t)n_scale, 4 * 2);
 	assert_true(scale && k->value && k->data && k->scale);
-	k->w = (struct dsv4_weight){ .size = sizeof k->w, .fmt = fmt, .sfmt = sfmt, .rows = rows, .cols = cols,
-				     .data = k->data + 1, .scale = sfmt ? k->scale + 1 : NULL, .scale2 = 1 };
+	k->w = (struct dsv4_weight){ .size = sizeof k->w,
+				     .fmt = fmt,
+				     .sfmt = sfmt,
+				     .rows = rows,
+				     .cols = cols,
+				     .data = k->data + 1,
+				     .scale = sfmt ? k->scale + 1 : NULL,
+				     .scale2 = 1 };
 	if (fmt == DSV4_W_NVFP4)
 		k->w.scale2 = 0.37f;
 	for (int64_t i = 0; sfmt && i < n_scale; i++)

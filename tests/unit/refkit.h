@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * refkit.h - what tests of kernels share: a fake host, random weights with their values in double, comparisons.
- * Threads: the test's own, plus those of parallel_for. Locks: none. */
+ * refkit.h - what tests of kernels share: a fake host, random weights with their values in double,
+ * comparisons. Threads: the test's own, plus those of parallel_for. Locks: none. */
 #ifndef TESTS_REFKIT_H
 #define TESTS_REFKIT_H
 
@@ -27,7 +27,8 @@ extern const struct dsv4_host refkit_host;
 /* Frees what an op took by scratch(). */
 void refkit_release(struct dsv4_exec *x);
 
-/* Runs the op under test for tokens [t0, t0 + n) into out, the whole batch's [n_tok][width]. Returns its rc. */
+/* Runs the op under test for tokens [t0, t0 + n) into out, the whole batch's
+ * [n_tok][width]. Returns its rc. */
 typedef int refkit_run_f(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, float *out);
 /* Asserts that every way of splitting slices and batches gives the same bits; out gets them. */
 void refkit_same_bits(refkit_run_f *run, void *arg, int32_t n_tok, size_t width, float *out);
@@ -45,10 +46,12 @@ struct refkit_weight {
 	double *value; /* [rows][cols] */
 	uint8_t *data, *scale;
 };
-void refkit_weight_init(struct refkit_weight *k, enum dsv4_wfmt fmt, enum dsv4_sfmt sfmt, int64_t rows, int64_t cols);
+void refkit_weight_init(struct refkit_weight *k, enum dsv4_wfmt fmt, enum dsv4_sfmt sfmt, int64_t rows,
+			int64_t cols);
 void refkit_weight_fini(struct refkit_weight *k);
 
-/* The value of an e4m3 or e2m1 code by its definition, and the code nearest to x by trying all (ties: even). */
+/* The value of an e4m3 or e2m1 code by its definition, and the code nearest to x by
+ * trying all (ties: even). */
 double refkit_e4m3(unsigned code);
 double refkit_e2m1(unsigned code);
 unsigned refkit_nearest(double x, double (*value)(unsigned), unsigned n_code);
