@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * tokenizer.c - vectors of the Hugging Face library, degenerate texts, hostile files, streaming.
- * Threads: main only. Locks: none. */
+ * Threads: main, and a few that encode at once. Locks: none. */
 #include "engine/tokenizer.h"
 #include "engine/base/mem.h"
+#include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "tests/vectors.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,6 +180,36 @@ static size_t test_bytes(uint32_t *seed, char out[64])
 	return n;
 }
 
+/* One tokenizer, several threads at once. */
+static void *test_thread(void *arg)
+{
+	uint32_t seed = (uint32_t)(uintptr_t)arg;
+	char s[64];
+
+	for (int i = 0; i < 500; i++) {
+		struct token_ids ids = { 0 };
+		struct buf back = { 0 };
+		size_t n = test_bytes(&seed, s);
+
+		must(tokenizer_encode(test_v4, s, n, i % 2, &ids) == 0);
+		tokenizer_decode(test_v4, ids.id, ids.n, true, &back);
+		token_ids_fini(&ids);
+		buf_fini(&back);
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	pthread_t thread[4];
+
+	(void)state;
+	for (uintptr_t i = 0; i < 4; i++)
+		must_zero(pthread_create(&thread[i], NULL, test_thread, (void *)(i + 1)));
+	for (int i = 0; i < 4; i++)
+		must_zero(pthread_join(thread[i], NULL));
+}
+
 static void test_any_bytes(void **state)
 {
 	uint32_t seed = 1;
@@ -237,6 +269,40 @@ static void test_repair_maximal_parts(void **state)
 	assert_string_equal(buf_str(&out), "a" UTF8_REPLACEMENT UTF8_REPLACEMENT UTF8_REPLACEMENT "b" UTF8_REPLACEMENT
 					   "c" UTF8_REPLACEMENT UTF8_REPLACEMENT "d");
 	buf_fini(&out);
+}
+
+static void test_every_character(void **state)
+{
+	char s[4];
+	size_t len;
+
+	(void)state;
+	for (uint32_t c = 0; c <= 0x10FFFF; c++) {
+		size_t n = (size_t)utf8_put(c, s);
+		bool surrogate = c >= 0xD800 && c <= 0xDFFF;
+
+		assert_int_equal(utf8_step(s, n, &len) == UTF8_VALID, !surrogate);
+		assert_int_equal(len, surrogate ? 1 : n);
+		assert_int_equal(utf8_get(s, n), c);
+		if (n > 1 && !surrogate)
+			assert_int_equal(utf8_step(s, n - 1, &len), UTF8_CUT);
+	}
+}
+
+/* Too long for their character, or beyond the last one: each byte is replaced. */
+static void test_overlong(void **state)
+{
+	static const char *const bad[] = { "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF",
+					   "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xED\xA0\x80", "\xFE\xFF" };
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(bad); i++) {
+		struct buf out = { 0 };
+
+		utf8_repair(bad[i], strlen(bad[i]), &out);
+		assert_int_equal(out.len, 3 * strlen(bad[i]));
+		buf_fini(&out);
+	}
 }
 
 /* ---- hostile files ---- */
@@ -421,8 +487,11 @@ int main(void)
 		cmocka_unit_test(test_control_tokens),
 		cmocka_unit_test(test_degenerate),
 		cmocka_unit_test(test_any_bytes),
+		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_stream_splits),
 		cmocka_unit_test(test_repair_maximal_parts),
+		cmocka_unit_test(test_every_character),
+		cmocka_unit_test(test_overlong),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_not_a_tokenizer),
 		cmocka_unit_test(test_merge_into_control),
