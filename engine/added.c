@@ -83,7 +83,8 @@ static const struct added_token *added_longest(const struct added *a, const char
 	return best;
 }
 
-const struct added_token *added_search(const struct added *a, const char *s, size_t len, size_t from, size_t *ret_at)
+const struct added_token *added_search(const struct added *a, const char *s, size_t len, size_t from,
+				       size_t *ret_at)
 {
 	for (size_t i = from; i < len; i++) {
 		const struct added_token *t;

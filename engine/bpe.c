@@ -204,7 +204,8 @@ static struct bpe_word *bpe_cached(const struct bpe_work *w, const char *word, s
 }
 
 /* Appends the list's ids, and keeps them for the word's next time when they fit. */
-static int bpe_emit(const struct bpe_work *w, struct bpe_word *keep, const uint64_t text[2], struct token_ids *out)
+static int bpe_emit(const struct bpe_work *w, struct bpe_word *keep, const uint64_t text[2],
+		    struct token_ids *out)
 {
 	int first = out->n, rc = 0;
 

@@ -18,7 +18,7 @@ struct bpe_merge {
 struct bpe {
 	struct bpe_merge *slot; /* open addressing by (left, right) */
 	uint32_t mask;
-	int32_t byte_id[256];   /* the token of each single byte */
+	int32_t byte_id[256]; /* the token of each single byte */
 };
 
 /* Room for n merges; 0 or -ENOMEM. */

@@ -64,7 +64,8 @@ bool jscan_next(struct jscan *s)
 
 bool jscan_key(struct jscan *s, char *out, size_t size, size_t *ret_len)
 {
-	return jscan_more(s, '}') && jscan_string(s, out, size, ret_len) && jscan_char(s, ':', "expected ':'");
+	return jscan_more(s, '}') && jscan_string(s, out, size, ret_len) &&
+	       jscan_char(s, ':', "expected ':'");
 }
 
 /* Four hex digits, or -1. */
@@ -244,7 +245,8 @@ static bool jscan_skip_depth(struct jscan *s, int depth)
 		return jscan_fail(s, "nested too deeply");
 	jscan_enter(s, c);
 	while (jscan_more(s, c == '{' ? '}' : ']')) {
-		if (c == '{' && (jscan_peek(s) != '"' || !jscan_skip_string(s) || !jscan_char(s, ':', "expected ':'")))
+		if (c == '{' &&
+		    (jscan_peek(s) != '"' || !jscan_skip_string(s) || !jscan_char(s, ':', "expected ':'")))
 			return jscan_fail(s, "expected a member");
 		if (!jscan_skip_depth(s, depth - 1))
 			return false;

@@ -52,7 +52,8 @@ static int pretok_compile(struct pretok_step *s, const struct buf *pattern, bool
 		pcre2_code_free(s->code);
 		return buf_why(why, RC_MODEL, "a pattern that can match nothing is not supported");
 	}
-	/* Without JIT (not built in, or memory may not be executable) the interpreter does the same, slower. */
+	/* Without JIT (not built in, or memory may not be executable) the interpreter does the same, slower.
+	 */
 	s->jit = pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE) == 0;
 	return 0;
 }
@@ -104,16 +105,18 @@ void pretok_run_free(struct pretok_run **r)
 }
 
 /* The next match at or after `at`: 1 with its bounds, 0 when there is none. */
-static int pretok_match(const struct pretok_step *s, struct pretok_run *r, const char *text, size_t len, size_t at,
-			PCRE2_SIZE ret_bounds[2])
+static int pretok_match(const struct pretok_step *s, struct pretok_run *r, const char *text, size_t len,
+			size_t at, PCRE2_SIZE ret_bounds[2])
 {
 	int n = PCRE2_ERROR_JIT_STACKLIMIT;
 
 	if (s->jit)
-		n = pcre2_jit_match(s->code, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK, r->data, r->context);
+		n = pcre2_jit_match(s->code, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK, r->data,
+				    r->context);
 	/* The JIT's stack is small and fixed; the interpreter's is on the heap and bounded. */
 	if (n == PCRE2_ERROR_JIT_STACKLIMIT)
-		n = pcre2_match(s->code, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->data, r->context);
+		n = pcre2_match(s->code, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+				r->data, r->context);
 	if (n == PCRE2_ERROR_NOMATCH)
 		return 0;
 	if (n == PCRE2_ERROR_NOMEMORY)
@@ -146,7 +149,8 @@ static int pretok_cut(struct pretok_run *r, int step, const char *text, size_t l
 	return rc < 0 ? rc : 0;
 }
 
-int pretok_split(const struct pretok *p, struct pretok_run *r, const char *text, size_t len, pretok_word_f *word, void *arg)
+int pretok_split(const struct pretok *p, struct pretok_run *r, const char *text, size_t len,
+		 pretok_word_f *word, void *arg)
 {
 	r->p = p;
 	r->word = word;

@@ -10,7 +10,8 @@
 
 /* \s in Oniguruma is the property White_Space; PCRE2's has U+180E besides. */
 #define PRETOK_SPACE \
-	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}" \
+	"\\x{3000}"
 
 struct pretok_recent {
 	const char category[3], *range;
@@ -39,7 +40,7 @@ static void pretok_members(struct pretok_rewrite *w, const char *open, const cha
 	buf_printf(w->out, w->in_class ? "%.0s%s" : "%s%s]", open, members);
 }
 
-/* After "\p" or "\P": a general category is written with the characters that it gained since PCRE2's Unicode. */
+/* After "\p" or "\P": a general category is written with the characters it gained since PCRE2's Unicode. */
 static int pretok_property(struct pretok_rewrite *w, bool negated)
 {
 	const char *close = w->p < w->end && *w->p == '{' ? memchr(w->p, '}', (size_t)(w->end - w->p)) : NULL;

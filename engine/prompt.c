@@ -154,7 +154,10 @@ int prompt_tokens(const struct prompt *p, const struct tokenizer *t, struct toke
 		int32_t id;
 
 		if (p->piece[i].marker == PROMPT_NO_MARKER) {
-			tokenizer_encode(t, p->text.data + at, p->piece[i].len, false, out);
+			int rc = tokenizer_encode(t, p->text.data + at, p->piece[i].len, false, out);
+
+			if (rc < 0)
+				return buf_why(why, rc, "prompt of %zu bytes: %s", p->text.len, rc_text(rc));
 			continue;
 		}
 		text = prompt_markers[p->piece[i].marker].text;

@@ -149,7 +149,8 @@ static int tokenizer_word(void *arg, const char *word, size_t len)
 	return bpe_encode(&c->t->bpe, &c->work, word, len, c->out);
 }
 
-/* Cuts at the added tokens of this round; what lies between goes to the next, and after the last to the words. */
+/* Cuts at the added tokens of this round; what lies between goes to the next, and after the last to the
+ * words. */
 static int tokenizer_cut(struct tokenizer_call *c, enum tokenizer_round round, const char *text, size_t len)
 {
 	const struct added_token *found;
@@ -168,7 +169,8 @@ static int tokenizer_cut(struct tokenizer_call *c, enum tokenizer_round round, c
 	return rc;
 }
 
-int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added, struct token_ids *out)
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool added,
+		     struct token_ids *out)
 {
 	struct tokenizer_call c = { .t = t, .run = pretok_run_new(), .out = out };
 	struct buf repaired = { 0 };

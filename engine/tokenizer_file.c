@@ -57,7 +57,8 @@ static int tokenizer_file_no(struct tokenizer_file *f, struct jscan j, const cha
 }
 
 /* Reads a string into f->text; refused unless it is `only` (when given). */
-static int tokenizer_file_string(struct tokenizer_file *f, struct jscan j, const char *field, const char *only)
+static int tokenizer_file_string(struct tokenizer_file *f, struct jscan j, const char *field,
+				 const char *only)
 {
 	if (!j.text)
 		return tokenizer_file_bad(f, "%s: missing", field);
@@ -104,7 +105,8 @@ static int tokenizer_file_decoder(struct tokenizer_file *f, struct jscan j)
 
 /* ---- pre_tokenizer ---- */
 
-static int tokenizer_file_pattern(struct tokenizer_file *f, const char *pattern, bool literal, const char *field)
+static int tokenizer_file_pattern(struct tokenizer_file *f, const char *pattern, bool literal,
+				  const char *field)
 {
 	struct buf what = { 0 };
 	int rc = pretok_add(&f->t->pretok, pattern, strlen(pattern), literal, &what);
@@ -115,7 +117,8 @@ static int tokenizer_file_pattern(struct tokenizer_file *f, const char *pattern,
 	return rc;
 }
 
-/* {"type": "Split", "pattern": {"Regex": ...}, "behavior": "Isolated"}; "invert" changes nothing when all pieces stay. */
+/* {"type": "Split", "pattern": {"Regex": ...}, "behavior": "Isolated"}; "invert" changes nothing when all
+ * pieces stay. */
 static int tokenizer_file_split(struct tokenizer_file *f, struct jscan pattern, struct jscan behavior)
 {
 	struct jscan regex, string;
@@ -137,8 +140,9 @@ static int tokenizer_file_step(struct tokenizer_file *f, struct jscan *j, bool *
 {
 	struct jscan type, pattern, behavior, prefix, regex;
 	const struct jscan_member m[] = {
-		{ "type", &type }, { "pattern", &pattern }, { "behavior", &behavior },
-		{ "add_prefix_space", &prefix }, { "use_regex", &regex },
+		{ "type", &type },         { "pattern", &pattern },
+		{ "behavior", &behavior }, { "add_prefix_space", &prefix },
+		{ "use_regex", &regex },
 	};
 	bool use = true;
 	int rc;
@@ -159,7 +163,9 @@ static int tokenizer_file_step(struct tokenizer_file *f, struct jscan *j, bool *
 	rc = tokenizer_file_no(f, prefix, "pre_tokenizer.add_prefix_space");
 	if (rc == 0 && regex.text) /* absent, it is true */
 		rc = tokenizer_file_flag(f, regex, "pre_tokenizer.use_regex", &use);
-	return rc < 0 || !use ? rc : tokenizer_file_pattern(f, TOKENIZER_FILE_GPT2, false, "pre_tokenizer.use_regex");
+	if (rc == 0 && use)
+		rc = tokenizer_file_pattern(f, TOKENIZER_FILE_GPT2, false, "pre_tokenizer.use_regex");
+	return rc;
 }
 
 /* One step, or a sequence of them that ends with ByteLevel. */
@@ -201,8 +207,13 @@ static int tokenizer_file_model(struct tokenizer_file *f, struct jscan j, const 
 {
 	struct jscan type, vocab, merges, dropout, whole, prefix, suffix;
 	const struct jscan_member m[] = {
-		{ "type", &type }, { "vocab", &vocab }, { "merges", &merges }, { "dropout", &dropout },
-		{ "ignore_merges", &whole }, { "continuing_subword_prefix", &prefix }, { "end_of_word_suffix", &suffix },
+		{ "type", &type },
+		{ "vocab", &vocab },
+		{ "merges", &merges },
+		{ "dropout", &dropout },
+		{ "ignore_merges", &whole },
+		{ "continuing_subword_prefix", &prefix },
+		{ "end_of_word_suffix", &suffix },
 	};
 	int rc = 0;
 
@@ -232,8 +243,11 @@ int tokenizer_file_parse(struct tokenizer *t, const char *json, size_t len, cons
 	struct tokenizer_file f = { .t = t, .name = name, .why = why, .text_len = 0 };
 	struct jscan root, added, normalizer, pre_tokenizer, decoder, model;
 	const struct jscan_member m[] = {
-		{ "added_tokens", &added }, { "normalizer", &normalizer }, { "pre_tokenizer", &pre_tokenizer },
-		{ "decoder", &decoder }, { "model", &model },
+		{ "added_tokens", &added },
+		{ "normalizer", &normalizer },
+		{ "pre_tokenizer", &pre_tokenizer },
+		{ "decoder", &decoder },
+		{ "model", &model },
 	};
 	int rc;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * tokenizer_impl.h - the parts of a tokenizer, for tokenizer.c that uses them and the two files that read them.
+ * tokenizer_impl.h - the parts of a tokenizer: tokenizer.c uses them, two other files read them.
  * Threads: any, read-only after loading. Locks: none. */
 #ifndef ENGINE_TOKENIZER_IMPL_H
 #define ENGINE_TOKENIZER_IMPL_H
@@ -10,8 +10,8 @@
 #include "engine/pretok.h"
 #include "engine/vocab.h"
 
-/* The library looks for added tokens in two rounds: in the text as it is, then in what is left between them after
- * normalising (for us the same text). A longer token of the second round cannot win over one of the first. */
+/* The library looks for added tokens in two rounds: in the text as it is, then in what is left between them
+ * after normalising (for us the same text). A token of the second never wins over the first. */
 enum tokenizer_round { TOKENIZER_RAW, TOKENIZER_NORMALIZED, TOKENIZER_ROUNDS };
 
 struct tokenizer {
@@ -33,8 +33,9 @@ struct tokenizer_file {
 };
 
 /* Fills a zeroed tokenizer; on failure the caller frees it. */
-int tokenizer_file_parse(struct tokenizer *t, const char *json, size_t len, const char *name, struct buf *why);
-/* RC_MODEL, with why "NAME: ..."; and, when the scan has met an error, "NAME: FIELD: expected ... (byte N)". */
+int tokenizer_file_parse(struct tokenizer *t, const char *json, size_t len, const char *name,
+			 struct buf *why);
+/* RC_MODEL, with why "NAME: ..."; and, when the scan has met an error, "NAME: FIELD: ... (byte N)". */
 int tokenizer_file_bad(struct tokenizer_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tokenizer_file_scanned(struct tokenizer_file *f, const struct jscan *j, const char *field);
 /* Not there, or null. */

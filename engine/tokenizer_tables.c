@@ -30,11 +30,13 @@ struct tokenizer_tables {
 static int tokenizer_tables_count(struct tokenizer_tables *s, const struct tokenizer_entry *e)
 {
 	if (e->id < 0 || e->id >= VOCAB_MAX)
-		return tokenizer_file_bad(s->f, "%s: id %lld (limit %d)", e->index < 0 ? "model.vocab" : "added_tokens",
-					  (long long)e->id, VOCAB_MAX - 1);
+		return tokenizer_file_bad(s->f, "%s: id %lld (limit %d)",
+					  e->index < 0 ? "model.vocab" : "added_tokens", (long long)e->id,
+					  VOCAB_MAX - 1);
 	if (e->index >= 0 && (e->len == 0 || e->len > ADDED_MAX_LEN || e->index >= ADDED_MAX))
-		return tokenizer_file_bad(s->f, "added_tokens[%d].content: %zu bytes (limit %d, and %d tokens)", e->index,
-					  e->len, ADDED_MAX_LEN, ADDED_MAX);
+		return tokenizer_file_bad(s->f,
+					  "added_tokens[%d].content: %zu bytes (limit %d, and %d tokens)",
+					  e->index, e->len, ADDED_MAX_LEN, ADDED_MAX);
 	s->n_bytes += e->len;
 	if (e->id > s->max_id)
 		s->max_id = e->id;
@@ -49,9 +51,11 @@ static int tokenizer_tables_fill_added(struct tokenizer_tables *s, const struct 
 	int32_t id = (int32_t)e->id, known = vocab_find(&t->vocab, e->text, e->len);
 
 	if (known < 0 && vocab_add(&t->vocab, id, e->text, e->len, flags) < 0)
-		return tokenizer_file_bad(s->f, "added_tokens[%d].id: %d is the id of another token", e->index, id);
+		return tokenizer_file_bad(s->f, "added_tokens[%d].id: %d is the id of another token",
+					  e->index, id);
 	if (known >= 0 && (known != id || (t->vocab.token[id].flags & VOCAB_ADDED)))
-		return tokenizer_file_bad(s->f, "added_tokens[%d].content: the token has id %d already", e->index, known);
+		return tokenizer_file_bad(s->f, "added_tokens[%d].content: the token has id %d already",
+					  e->index, known);
 	t->vocab.token[id].flags |= (uint8_t)flags;
 	added_add(&t->added[e->normalized ? TOKENIZER_NORMALIZED : TOKENIZER_RAW], e->text, e->len, id);
 	return 0;
@@ -62,7 +66,8 @@ static int tokenizer_tables_fill(struct tokenizer_tables *s, const struct tokeni
 	if (e->index >= 0)
 		return tokenizer_tables_fill_added(s, e);
 	if (vocab_add(&s->f->t->vocab, (int32_t)e->id, e->text, e->len, 0) < 0)
-		return tokenizer_file_bad(s->f, "model.vocab: id %lld or its token is there twice", (long long)e->id);
+		return tokenizer_file_bad(s->f, "model.vocab: id %lld or its token is there twice",
+					  (long long)e->id);
 	return 0;
 }
 
@@ -88,8 +93,13 @@ static int tokenizer_tables_added_one(struct tokenizer_tables *s, struct jscan *
 {
 	struct jscan id, content, special, normalized, strict[3];
 	const struct jscan_member m[] = {
-		{ "id", &id }, { "content", &content }, { "special", &special }, { "normalized", &normalized },
-		{ "single_word", &strict[0] }, { "lstrip", &strict[1] }, { "rstrip", &strict[2] },
+		{ "id", &id },
+		{ "content", &content },
+		{ "special", &special },
+		{ "normalized", &normalized },
+		{ "single_word", &strict[0] },
+		{ "lstrip", &strict[1] },
+		{ "rstrip", &strict[2] },
 	};
 	struct tokenizer_entry e = { .text = s->f->text, .index = index };
 	char field[64];
@@ -99,12 +109,15 @@ static int tokenizer_tables_added_one(struct tokenizer_tables *s, struct jscan *
 	if (!jscan_pick(j, m, mem_countof(m)))
 		return tokenizer_file_scanned(s->f, j, tokenizer_tables_field(field, index, "*"));
 	if (!id.text || !content.text)
-		return tokenizer_file_bad(s->f, "added_tokens[%d].%s: missing", index, id.text ? "content" : "id");
+		return tokenizer_file_bad(s->f, "added_tokens[%d].%s: missing", index,
+					  id.text ? "content" : "id");
 	rc = tokenizer_file_flag(s->f, special, tokenizer_tables_field(field, index, "special"), &e.special);
 	if (rc == 0)
-		rc = tokenizer_file_flag(s->f, normalized, tokenizer_tables_field(field, index, "normalized"), &e.normalized);
+		rc = tokenizer_file_flag(s->f, normalized, tokenizer_tables_field(field, index, "normalized"),
+					 &e.normalized);
 	for (int i = 0; i < 3 && rc == 0 && !set; i++)
-		rc = tokenizer_file_flag(s->f, strict[i], tokenizer_tables_field(field, index, m[4 + i].name), &set);
+		rc = tokenizer_file_flag(s->f, strict[i], tokenizer_tables_field(field, index, m[4 + i].name),
+					 &set);
 	if (rc == 0 && set)
 		rc = tokenizer_file_bad(s->f, "%s: true is not supported", field);
 	if (rc == 0 && !jscan_count(&id, &e.id))
@@ -163,7 +176,8 @@ static bool tokenizer_tables_pair(struct tokenizer_file *f, struct jscan *j, siz
 
 	f->text_len = 0;
 	if (jscan_peek(j) == '"') {
-		if (!jscan_string(j, f->text, sizeof f->text, &f->text_len) || !(space = strchr(f->text, ' ')))
+		if (!jscan_string(j, f->text, sizeof f->text, &f->text_len) ||
+		    !(space = strchr(f->text, ' ')))
 			return false;
 		*ret_left = (size_t)(space - f->text);
 		memmove(space, space + 1, f->text_len-- - *ret_left); /* with the NUL */
@@ -185,13 +199,16 @@ static int tokenizer_tables_merge(struct tokenizer_file *f, struct jscan *j, int
 	size_t left;
 
 	if (!tokenizer_tables_pair(f, j, &left))
-		return tokenizer_file_bad(f, "model.merges[%d]: expected \"left right\" or [\"left\", \"right\"]", rank);
+		return tokenizer_file_bad(
+			f, "model.merges[%d]: expected \"left right\" or [\"left\", \"right\"]", rank);
 	m.left = vocab_find(v, f->text, left);
 	m.right = vocab_find(v, f->text + left, f->text_len - left);
 	m.id = vocab_find(v, f->text, f->text_len);
 	if (m.left < 0 || m.right < 0 || m.id < 0)
 		return tokenizer_file_bad(f, "model.merges[%d]: %s is not in the vocabulary", rank,
-					  m.left < 0 ? "its left side" : m.right < 0 ? "its right side" : "the result");
+					  m.left < 0    ? "its left side"
+					  : m.right < 0 ? "its right side"
+							: "the result");
 	/* Plain text must never become a control token, so no merge may end in one. */
 	if (!(v->token[m.id].flags & VOCAB_ADDED))
 		bpe_add(&f->t->bpe, &m);
@@ -207,7 +224,8 @@ int tokenizer_tables_merges(struct tokenizer_file *f, const struct jscan *merges
 		jscan_skip(&j);
 	rc = tokenizer_file_scanned(f, &j, "model.merges");
 	if (rc == 0 && n > TOKENIZER_TABLES_MAX_MERGES)
-		rc = tokenizer_file_bad(f, "model.merges: %d merges (limit %d)", n, TOKENIZER_TABLES_MAX_MERGES);
+		rc = tokenizer_file_bad(f, "model.merges: %d merges (limit %d)", n,
+					TOKENIZER_TABLES_MAX_MERGES);
 	if (rc == 0)
 		rc = bpe_init(&f->t->bpe, n);
 	j = *merges;

@@ -51,7 +51,8 @@ size_t utf8_valid(const char *s, size_t len)
 
 	while (i < len) {
 		/* Most text is ASCII: eight bytes at a time while it is. */
-		while (len - i >= sizeof eight && (memcpy(&eight, s + i, sizeof eight), !(eight & 0x8080808080808080)))
+		while (len - i >= sizeof eight &&
+		       (memcpy(&eight, s + i, sizeof eight), !(eight & 0x8080808080808080)))
 			i += sizeof eight;
 		if (i == len || utf8_step(s + i, len - i, &n) != UTF8_VALID)
 			break;

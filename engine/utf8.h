@@ -13,9 +13,9 @@
 
 enum utf8_kind { UTF8_VALID, UTF8_INVALID, UTF8_CUT };
 
-/* Looks at the start of s (len >= 1). *ret_len is the length of the character, of the invalid part that one U+FFFD
- * stands for (Unicode 16, table 3-8: never more than a prefix of some character), or, with UTF8_CUT, of all that
- * there is: the beginning of a character whose end is missing. */
+/* Looks at the start of s (len >= 1). *ret_len is the length of the character, of the invalid part that one
+ * U+FFFD stands for (Unicode 16, table 3-8: never more than a prefix of some character), or, with UTF8_CUT,
+ * of all that there is: the beginning of a character whose end is missing. */
 enum utf8_kind utf8_step(const char *s, size_t len, size_t *ret_len);
 /* The length of the longest valid prefix. */
 size_t utf8_valid(const char *s, size_t len);
@@ -26,8 +26,8 @@ uint32_t utf8_get(const char *s, size_t n);
 /* Appends s with every invalid part replaced. */
 void utf8_repair(const char *s, size_t len, struct buf *out);
 
-/* Streaming: bytes go in, whole characters come out. Start from {0}. However the bytes are cut into calls, the output
- * of all of them and of utf8_stream_end is that of utf8_repair on the whole. */
+/* Streaming: bytes go in, whole characters come out. Start from {0}. However the bytes are cut into calls,
+ * the output of all of them and of utf8_stream_end is that of utf8_repair on the whole. */
 struct utf8_stream {
 	char held[4];
 	int n_held;

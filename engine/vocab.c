@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The byte alphabet of byte-level BPE: bytes that print in Latin-1 are their own letters, the others are written
- * as U+0100, U+0101 and so on in their order. */
+/* The byte alphabet of byte-level BPE: bytes that print in Latin-1 are their own letters, the others are
+ * written as U+0100, U+0101 and so on in their order. */
 static uint32_t vocab_letter(unsigned char byte)
 {
 	uint32_t letter = 0x100;
@@ -95,7 +95,8 @@ static struct vocab_slot *vocab_slot(const struct vocab *v, uint32_t hash, const
 	}
 }
 
-/* Appends what the name stands for: the bytes of its letters when all are of the byte alphabet, else itself. */
+/* Appends what the name stands for: the bytes of its letters when all are of the byte alphabet, else itself.
+ */
 static void vocab_unspell(struct vocab *v, struct vocab_token *t, const char *name, size_t len)
 {
 	size_t n;

@@ -16,7 +16,7 @@ enum vocab_flags {
 };
 
 struct vocab_token {
-	uint32_t name, name_len; /* as the file spells it, in the byte alphabet; gone after vocab_drop_names */
+	uint32_t name, name_len; /* as the file spells it, until vocab_drop_names */
 	uint32_t at, len;        /* the bytes it stands for */
 	uint8_t flags;
 };
@@ -31,9 +31,9 @@ struct vocab {
 	struct vocab_token *token; /* [n] */
 	char *bytes, *names;
 	uint32_t bytes_len, names_len, cap;
-	struct vocab_slot *slot;   /* open addressing by name */
+	struct vocab_slot *slot; /* open addressing by name */
 	uint32_t mask;
-	int16_t alphabet[0x144];   /* the byte that a letter of the byte alphabet stands for, or -1 */
+	int16_t alphabet[0x144]; /* the byte that a letter of the byte alphabet stands for, or -1 */
 };
 
 /* Room for ids 0..n-1 and n_bytes of names. 0 or -ENOMEM. */

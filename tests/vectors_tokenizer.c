@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * vectors_tokenizer.c - vectors tokenizer: ids, plain ids and decoded texts, as the Hugging Face library gives them.
+ * vectors_tokenizer.c - vectors tokenizer: ids and decoded texts as the Hugging Face library gives them.
  * Threads: main only. Locks: none. */
 #include "engine/tokenizer.h"
 #include "tests/vectors.h"
@@ -31,7 +31,8 @@ static bool vectors_encodes(const struct tokenizer *t, const json_t *text, bool 
 	return ok;
 }
 
-static bool vectors_decodes(const struct tokenizer *t, const json_t *ids, bool skip_special, const json_t *want)
+static bool vectors_decodes(const struct tokenizer *t, const json_t *ids, bool skip_special,
+			    const json_t *want)
 {
 	struct token_ids in = { 0 };
 	struct buf got = { 0 };
@@ -41,8 +42,7 @@ static bool vectors_decodes(const struct tokenizer *t, const json_t *ids, bool s
 
 	if (!want)
 		return true;
-	json_array_foreach(ids, i, id)
-		token_ids_add(&in, (int32_t)json_integer_value(id));
+	json_array_foreach(ids, i, id) token_ids_add(&in, (int32_t)json_integer_value(id));
 	tokenizer_decode(t, in.id, in.n, skip_special, &got);
 	ok = json_is_string(want) && json_string_length(want) == got.len &&
 	     memcmp(json_string_value(want), buf_str(&got), got.len) == 0;
@@ -88,7 +88,8 @@ int vectors_tokenizer(const char *tokenizer, const char *file)
 		fprintf(stderr, "%s\n", buf_str(&why));
 	if (rc == 0)
 		cases = vectors_load(file);
-	json_array_foreach(cases, i, v) {
+	json_array_foreach(cases, i, v)
+	{
 		bool ok = vectors_tokenizer_case(t, v, i);
 
 		passed += ok;

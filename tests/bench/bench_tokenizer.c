@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * bench_tokenizer.c - bench_tokenizer TOKENIZER.json[.gz] FILE...: load time, and encoding and decoding speed by file.
+ * bench_tokenizer.c - times a tokenizer: loading it, and encoding and decoding each file.
  * Threads: main only, whose CPU time is what counts. Locks: none. */
 #include "engine/tokenizer.h"
 #include "tests/vectors.h"
@@ -34,7 +34,8 @@ static int bench_load(const char *path, struct tokenizer **ret_t)
 		best = took < best ? took : best;
 	}
 	if (rc == 0)
-		printf("load    %8.1f ms (first %.1f)  %s, %.1f MB\n", best * 1e3, first * 1e3, path, (double)text.len / 1e6);
+		printf("load    %8.1f ms (first %.1f)  %s, %.1f MB\n", best * 1e3, first * 1e3, path,
+		       (double)text.len / 1e6);
 	else
 		fprintf(stderr, "%s\n", buf_str(&why));
 	buf_fini(&text);
@@ -59,8 +60,9 @@ static void bench_file(const struct tokenizer *t, const char *path)
 	tokenizer_decode(t, ids.id, ids.n, false, &back);
 	decode = bench_now() - start;
 	if (rc == 0)
-		printf("encode  %8.2f MB/s  decode %8.2f MB/s  %9zu bytes %8d tokens  %s\n", (double)text.len / encode / 1e6,
-		       (double)text.len / decode / 1e6, text.len, ids.n, path);
+		printf("encode  %8.2f MB/s  decode %8.2f MB/s  %9zu bytes %8d tokens  %s\n",
+		       (double)text.len / encode / 1e6, (double)text.len / decode / 1e6, text.len, ids.n,
+		       path);
 	token_ids_fini(&ids);
 	buf_fini(&text);
 	buf_fini(&back);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * fuzz_tokenizer.c - an input that begins with { is a tokenizer.json; any other is text for the tiny model's tokenizer.
+ * fuzz_tokenizer.c - an input that begins with { is a tokenizer.json; any other is text to encode.
  * Threads: main only. Locks: none. */
 #include "engine/base/must.h"
 #include "engine/tokenizer.h"
@@ -22,7 +22,8 @@ static void fuzz_round_trip(const struct tokenizer *t, const char *text, size_t 
 			must(!tokenizer_is_added(t, ids.id[i]));
 	tokenizer_decode(t, ids.id, ids.n, false, &back);
 	utf8_repair(text, len, &want);
-	must(added || rc < 0 || (back.len == want.len && memcmp(buf_str(&back), buf_str(&want), want.len) == 0));
+	must(added || rc < 0 ||
+	     (back.len == want.len && memcmp(buf_str(&back), buf_str(&want), want.len) == 0));
 	token_ids_fini(&ids);
 	buf_fini(&back);
 	buf_fini(&want);

@@ -36,7 +36,9 @@ static int test_setup(void **state)
 
 	(void)state;
 	assert_int_equal(tokenizer_open(test_path(path, "etc/tiny/tokenizer.json"), &test_tiny, &why), 0);
-	assert_int_equal(vectors_read(test_path(path, "tests/data/tokenizer/deepseek_v4_tokenizer.json.gz"), &text), 0);
+	assert_int_equal(
+		vectors_read(test_path(path, "tests/data/tokenizer/deepseek_v4_tokenizer.json.gz"), &text),
+		0);
 	assert_int_equal(tokenizer_parse(buf_str(&text), text.len, "v4", &test_v4, &why), 0);
 	buf_fini(&text);
 	buf_fini(&why);
@@ -59,7 +61,8 @@ static void test_vectors_tiny(void **state)
 
 	(void)state;
 	assert_int_equal(vectors_tokenizer(test_path(tokenizer, "etc/tiny/tokenizer.json"),
-					   test_path(file, "tests/data/tokenizer/vectors_tiny.json.gz")), 0);
+					   test_path(file, "tests/data/tokenizer/vectors_tiny.json.gz")),
+			 0);
 }
 
 static void test_vectors_v4(void **state)
@@ -67,8 +70,10 @@ static void test_vectors_v4(void **state)
 	char tokenizer[512], file[512];
 
 	(void)state;
-	assert_int_equal(vectors_tokenizer(test_path(tokenizer, "tests/data/tokenizer/deepseek_v4_tokenizer.json.gz"),
-					   test_path(file, "tests/data/tokenizer/vectors_v4.json.gz")), 0);
+	assert_int_equal(
+		vectors_tokenizer(test_path(tokenizer, "tests/data/tokenizer/deepseek_v4_tokenizer.json.gz"),
+				  test_path(file, "tests/data/tokenizer/vectors_v4.json.gz")),
+		0);
 }
 
 /* Encodes and checks against ids, which end with -1. */
@@ -86,17 +91,21 @@ static void test_ids(const struct tokenizer *t, const char *text, bool added, co
 	token_ids_fini(&got);
 }
 
-/* From the library, version 0.23.3: characters that are newer than the Unicode of PCRE2 10.42, and U+180E, which is
- * a blank for PCRE2 alone. */
+/* From the library, version 0.23.3: characters that are newer than the Unicode of PCRE2 10.42, and U+180E,
+ * which is a blank for PCRE2 alone. */
 static void test_recent_unicode(void **state)
 {
 	(void)state;
 	test_ids(test_v4, "a \xF0\x9F\xAB\xA8!", true, (const int32_t[]){ 67, 7351, 107, 104, 3, -1 });
-	test_ids(test_v4, "hi \xF0\xB1\x8D\x90\xC3\xA9 x", true, (const int32_t[]){ 6366, 86387, 112, 238, 241, 619, 1527, -1 });
-	test_ids(test_v4, "x \xF0\x91\xBC\x82\xE4\xB8\xAD", true, (const int32_t[]){ 90, 86387, 242, 123, 227, 525, -1 });
-	test_ids(test_v4, "1\xF0\x90\xB5\x80\xD9\xA2 4", true, (const int32_t[]){ 19, 120577, 116, 225, 76647, 223, 22, -1 });
+	test_ids(test_v4, "hi \xF0\xB1\x8D\x90\xC3\xA9 x", true,
+		 (const int32_t[]){ 6366, 86387, 112, 238, 241, 619, 1527, -1 });
+	test_ids(test_v4, "x \xF0\x91\xBC\x82\xE4\xB8\xAD", true,
+		 (const int32_t[]){ 90, 86387, 242, 123, 227, 525, -1 });
+	test_ids(test_v4, "1\xF0\x90\xB5\x80\xD9\xA2 4", true,
+		 (const int32_t[]){ 19, 120577, 116, 225, 76647, 223, 22, -1 });
 	test_ids(test_v4, "\xE1\xA0\x8E a", true, (const int32_t[]){ 115522, 239, 260, -1 });
-	test_ids(test_v4, "a \xE1\xA0\x8E\xE1\xA0\x8E b", true, (const int32_t[]){ 67, 223, 115522, 239, 115522, 239, 291, -1 });
+	test_ids(test_v4, "a \xE1\xA0\x8E\xE1\xA0\x8E b", true,
+		 (const int32_t[]){ 67, 223, 115522, 239, 115522, 239, 291, -1 });
 	test_ids(test_v4, ".\xE1\xAD\x8Ez", true, (const int32_t[]){ 16, 160, 258, 239, 92, -1 });
 }
 
@@ -148,8 +157,9 @@ static void test_round_trip(const struct tokenizer *t, const char *text, size_t 
 
 static void test_degenerate(void **state)
 {
-	static const char *const unit[] = { "a", " ", "\n", "7", "ab", "!", "\xE4\xB8\xAD", "\x01", " \n", "<", "\xFF",
-					    "a\xCC\x81", "'s", "\xF0\x9F\x98\x80", "<\xEF\xBD\x9C" };
+	static const char *const unit[] = { "a",    " ", "\n",   "7",         "ab", "!",
+					    "\x01", "<", " \n",  "a\xCC\x81", "'s", "\xE4\xB8\xAD",
+					    "\xFF", "<\xEF\xBD\x9C",           "\xF0\x9F\x98\x80" };
 	struct buf text = { 0 };
 
 	(void)state;
@@ -171,8 +181,9 @@ static uint32_t test_random(uint32_t *seed)
 /* Bytes that are often the beginnings, middles and ends of characters. */
 static size_t test_bytes(uint32_t *seed, char out[64])
 {
-	static const unsigned char pick[] = { 'a', ' ', '\n', '1', 0x80, 0xBF, 0xC2, 0xC3, 0xE0, 0xA0, 0xE4, 0xB8, 0xAD,
-					      0xED, 0x9F, 0xF0, 0x90, 0x9F, 0x98, 0xF4, 0x8F, 0xF5, 0xFF, 0xC0, 0, '<' };
+	static const unsigned char pick[] = { 'a',  ' ',  '\n', '1',  0x80, 0xBF, 0xC2, 0xC3, 0xE0,
+					      0xA0, 0xE4, 0xB8, 0xAD, 0xED, 0x9F, 0xF0, 0x90, 0x9F,
+					      0x98, 0xF4, 0x8F, 0xF5, 0xFF, 0xC0, 0,    '<' };
 	size_t n = test_random(seed) % 24;
 
 	for (size_t i = 0; i < n; i++)
@@ -260,14 +271,14 @@ static void test_stream_splits(void **state)
 
 static void test_repair_maximal_parts(void **state)
 {
-	/* The example of the Unicode standard, table 3-8. */
+	/* The example of the Unicode standard, table 3-8; split where a letter would go on with the escape. */
 	const char *in = "a\xF1\x80\x80\xE1\x80\xC2" "b\x80" "c\x80\xBF" "d";
 	struct buf out = { 0 };
 
 	(void)state;
 	utf8_repair(in, strlen(in), &out);
-	assert_string_equal(buf_str(&out), "a" UTF8_REPLACEMENT UTF8_REPLACEMENT UTF8_REPLACEMENT "b" UTF8_REPLACEMENT
-					   "c" UTF8_REPLACEMENT UTF8_REPLACEMENT "d");
+	assert_string_equal(buf_str(&out), "a" UTF8_REPLACEMENT UTF8_REPLACEMENT UTF8_REPLACEMENT
+					   "b" UTF8_REPLACEMENT "c" UTF8_REPLACEMENT UTF8_REPLACEMENT "d");
 	buf_fini(&out);
 }
 
@@ -292,8 +303,9 @@ static void test_every_character(void **state)
 /* Too long for their character, or beyond the last one: each byte is replaced. */
 static void test_overlong(void **state)
 {
-	static const char *const bad[] = { "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xE0\x9F\xBF", "\xF0\x8F\xBF\xBF",
-					   "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xED\xA0\x80", "\xFE\xFF" };
+	static const char *const bad[] = { "\xC0\x80",         "\xC1\xBF",         "\xE0\x80\x80",
+					   "\xE0\x9F\xBF",     "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
+					   "\xF5\x80\x80\x80", "\xED\xA0\x80",     "\xFE\xFF" };
 
 	(void)state;
 	for (size_t i = 0; i < mem_countof(bad); i++) {
@@ -314,9 +326,12 @@ struct test_file {
 
 static void test_write(struct buf *out, const struct test_file *f)
 {
-	buf_printf(out, "{\"added_tokens\":[%s],\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":%s,", f->added ? f->added : "",
-		   f->pre_tokenizer ? f->pre_tokenizer : "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}");
-	buf_printf(out, "%s\"model\":{\"type\":\"BPE\",\"merges\":[%s],\"vocab\":{", f->rest ? f->rest : "", f->merges ? f->merges : "");
+	buf_printf(out, "{\"added_tokens\":[%s],\"decoder\":{\"type\":\"ByteLevel\"},\"pre_tokenizer\":%s,",
+		   f->added ? f->added : "",
+		   f->pre_tokenizer ? f->pre_tokenizer
+				    : "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}");
+	buf_printf(out, "%s\"model\":{\"type\":\"BPE\",\"merges\":[%s],\"vocab\":{", f->rest ? f->rest : "",
+		   f->merges ? f->merges : "");
 	for (unsigned b = 0, letter = 0x100; b < 256; b++) {
 		bool prints = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
 
@@ -345,8 +360,10 @@ static struct tokenizer *test_parse(const struct test_file *f, const char *says)
 	return t;
 }
 
-#define STEP(more) "{\"type\":\"Sequence\",\"pretokenizers\":[" more ",{\"type\":\"ByteLevel\",\"use_regex\":false}]}"
-#define SPLIT(regex) STEP("{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"" regex "\"}}")
+#define STEP(more) \
+	"{\"type\":\"Sequence\",\"pretokenizers\":[" more ",{\"type\":\"ByteLevel\",\"use_regex\":false}]}"
+#define SPLIT(regex) \
+	STEP("{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"" regex "\"}}")
 
 static void test_refused(void **state)
 {
@@ -374,15 +391,22 @@ static void test_refused(void **state)
 		{ { .added = "{\"content\":\"x\"}" }, "added_tokens[0].id: missing" },
 		{ { .added = "{\"id\":300,\"content\":\"\"}" }, "added_tokens[0].content: 0 bytes" },
 		{ { .added = "{\"id\":300,\"content\":7}" }, "added_tokens[0].content: expected a string" },
-		{ { .added = "{\"id\":300,\"content\":\"q!\",\"special\":1}" }, "added_tokens[0].special: expected true" },
-		{ { .added = "{\"id\":300,\"content\":\"q!\",\"lstrip\":true}" }, "added_tokens[0].lstrip: true is not" },
-		{ { .added = "{\"id\":5,\"content\":\"q!\"}" }, "added_tokens[0].id: 5 is the id of another" },
-		{ { .added = "{\"id\":97,\"content\":\"b\"}" }, "added_tokens[0].content: the token has id 98" },
+		{ { .added = "{\"id\":300,\"content\":\"q!\",\"special\":1}" },
+		  "added_tokens[0].special: expected true" },
+		{ { .added = "{\"id\":300,\"content\":\"q!\",\"lstrip\":true}" },
+		  "added_tokens[0].lstrip: true is not" },
+		{ { .added = "{\"id\":5,\"content\":\"q!\"}" },
+		  "added_tokens[0].id: 5 is the id of another" },
+		{ { .added = "{\"id\":97,\"content\":\"b\"}" },
+		  "added_tokens[0].content: the token has id 98" },
 		{ { .added = "{\"id\":97,\"content\":\"a\"}" }, "no plain token for byte 0x61" },
-		{ { .added = "{\"id\":300,\"content\":\"q!\"},{\"id\":300,\"content\":\"q!\"}" }, "added_tokens[1].content" },
-		{ { .added = "{\"id\":300,\"id\":300,\"content\":\"q!\"}" }, "added_tokens[0].*: a second member" },
+		{ { .added = "{\"id\":300,\"content\":\"q!\"},{\"id\":300,\"content\":\"q!\"}" },
+		  "added_tokens[1].content" },
+		{ { .added = "{\"id\":300,\"id\":300,\"content\":\"q!\"}" },
+		  "added_tokens[0].*: a second member" },
 		{ { .rest = "\"normalizer\":{\"type\":\"NFC\"}," }, "normalizer.type: only \"Sequence\"" },
-		{ { .rest = "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}," }, "normalizing" },
+		{ { .rest = "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}," },
+		  "normalizing" },
 		{ { .rest = "\"model\":7," }, "a second member" },
 		{ { .pre_tokenizer = "null" }, "pre_tokenizer: missing" },
 		{ { .pre_tokenizer = "{\"type\":\"Whitespace\"}" }, "pre_tokenizer.type: only" },
@@ -394,9 +418,13 @@ static void test_refused(void **state)
 		{ { .pre_tokenizer = SPLIT("(*UTF)a") }, "(* is not supported" },
 		{ { .pre_tokenizer = SPLIT("\\\\p{L") }, "\\p without a name" },
 		{ { .pre_tokenizer = SPLIT("\\\\p{Nonsense}") }, "pre_tokenizer.pattern" },
-		{ { .pre_tokenizer = STEP("{\"type\":\"Split\",\"behavior\":\"Removed\",\"pattern\":{\"String\":\" \"}}") }, "Isolated" },
-		{ { .pre_tokenizer = STEP("{\"type\":\"Split\",\"behavior\":\"Isolated\"}") }, "pre_tokenizer.pattern: missing" },
-		{ { .pre_tokenizer = STEP("{\"type\":\"ByteLevel\",\"add_prefix_space\":false}") }, "a step after ByteLevel" },
+		{ { .pre_tokenizer = STEP(
+			    "{\"type\":\"Split\",\"behavior\":\"Removed\",\"pattern\":{\"String\":\" \"}}") },
+		  "Isolated" },
+		{ { .pre_tokenizer = STEP("{\"type\":\"Split\",\"behavior\":\"Isolated\"}") },
+		  "pre_tokenizer.pattern: missing" },
+		{ { .pre_tokenizer = STEP("{\"type\":\"ByteLevel\",\"add_prefix_space\":false}") },
+		  "a step after ByteLevel" },
 	};
 
 	(void)state;
@@ -406,7 +434,9 @@ static void test_refused(void **state)
 
 static void test_not_a_tokenizer(void **state)
 {
-	static const char *const text[] = { "", "{", "[]", "{}", "null", "{\"model\":{}}", "{\"a\":1}x", "{\"a\":\"\x01\"}" };
+	static const char *const text[] = {
+		"", "{", "[]", "{}", "null", "{\"model\":{}}", "{\"a\":1}x", "{\"a\":\"\x01\"}"
+	};
 	struct buf deep = { 0 }, why = { 0 };
 	struct tokenizer *t = NULL;
 
@@ -426,7 +456,8 @@ static void test_not_a_tokenizer(void **state)
 /* A merge that ends in an added token is never made in plain text. */
 static void test_merge_into_control(void **state)
 {
-	const struct test_file f = { .vocab = ",\"<x\":256,\"<x>\":257", .merges = "\"< x\",[\"<x\",\">\"]",
+	const struct test_file f = { .vocab = ",\"<x\":256,\"<x>\":257",
+				     .merges = "\"< x\",[\"<x\",\">\"]",
 				     .added = "{\"id\":257,\"content\":\"<x>\",\"special\":true}",
 				     .pre_tokenizer = SPLIT("~") };
 	struct tokenizer *t = test_parse(&f, NULL);
@@ -437,12 +468,16 @@ static void test_merge_into_control(void **state)
 	tokenizer_free(&t);
 }
 
-/* Of several added tokens the leftmost wins, and there the longest; those to be matched after normalising come last. */
+/* Of several added tokens the leftmost wins, and there the longest; those to be matched after normalising
+ * come last. */
 static void test_added_order(void **state)
 {
-	const struct test_file f = { .added = "{\"id\":300,\"content\":\"ab\"},{\"id\":301,\"content\":\"abc\"},"
-					      "{\"id\":302,\"content\":\"bcd\"},{\"id\":303,\"content\":\"zabc\",\"normalized\":true}",
-				     .pre_tokenizer = SPLIT("~") };
+	const struct test_file f = {
+		.added = "{\"id\":300,\"content\":\"ab\"},{\"id\":301,\"content\":\"abc\"},"
+			 "{\"id\":302,\"content\":\"bcd\"},{\"id\":303,\"content\":\"zabc\",\"normalized\":"
+			 "true}",
+		.pre_tokenizer = SPLIT("~")
+	};
 	struct tokenizer *t = test_parse(&f, NULL);
 
 	(void)state;
@@ -454,7 +489,7 @@ static void test_added_order(void **state)
 	tokenizer_free(&t);
 }
 
-/* A pattern that needs a deep stack: beyond the JIT's the interpreter goes on, and beyond its own there is an error. */
+/* A pattern that needs a deep stack: beyond the JIT's the interpreter goes on, beyond its own is an error. */
 static void test_deep_pattern(void **state)
 {
 	const struct test_file f = { .pre_tokenizer = SPLIT("(?:(a|b)(?=.))+b") };
