@@ -1,7 +1,9 @@
 #!/bin/sh
-# demo.sh BUILD_DIR: the main job on the embedded model. Leaves the daemon running unless DEMO_STOP=1.
+# demo.sh [BUILD_DIR]: the main job on the embedded model. With BUILD_DIR the daemon is left running for the reader;
+# without, as a test in `make check`, it is stopped at the end and must end cleanly.
 set -eu
-build=$(cd "$1" && pwd)
+build=$(cd "${1:-$top_builddir}" && pwd)
+[ $# -gt 0 ] && stop=0 || stop=1
 source=$(cd "$(dirname "$0")/../.." && pwd)
 dir=$(mktemp -d "${TMPDIR:-/tmp}/dsv4d-demo.XXXXXX")
 DSV4D_SOCKET=$dir/control
@@ -12,7 +14,7 @@ show() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
 "$build/dsv4d" --model "$source/etc/tiny" --listen 127.0.0.1:"${DEMO_PORT:-0}" --control "$DSV4D_SOCKET" --state "$dir/state" \
 	>"$dir/log" 2>&1 &
 daemon=$!
-finish() { [ "${DEMO_STOP:-0}" = 1 ] || [ "${failed:-1}" = 1 ] && kill "$daemon" 2>/dev/null; wait "$daemon" 2>/dev/null || true; }
+finish() { [ "$stop" = 1 ] || [ "${failed:-1}" = 1 ] && kill "$daemon" 2>/dev/null; wait "$daemon" 2>/dev/null || true; }
 trap 'failed=1; finish; cat "$dir/log" >&2' EXIT
 ctl wait ready --timeout 60
 url=http://$(ctl --json status | sed -n 's/.*"http": *"\([^"]*\)".*/\1/p')
@@ -53,7 +55,7 @@ done
 ctl param set mhc_precision=fp32 index_topk=32 >/dev/null
 
 failed=0
-if [ "${DEMO_STOP:-0}" = 1 ]; then
+if [ "$stop" = 1 ]; then
 	ctl stop >/dev/null
 	wait "$daemon"
 	trap - EXIT
