@@ -4,6 +4,7 @@
 #include "daemon/daemon.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
+#include "engine/inspect.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 	MAIN_FLAG("state", CONF_state, "DIR", "directory for what outlives a restart [/var/lib/dsv4d]") \
 	MAIN_FLAG("threads", CONF_threads, "N", "threads that compute [one per CPU]") \
 	MAIN_FLAG("log-level", CONF_log_level, "LEVEL", "err, warn, notice, info or debug [info]") \
+	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end") \
+	MAIN_FLAG("json", -1, NULL, "with --inspect: as JSON") \
 	MAIN_FLAG("test", -1, NULL, "check the configuration, then end (also -t)") \
 	MAIN_FLAG("help", -1, NULL, "this text") \
 	MAIN_FLAG("version", -1, NULL, "the version")
@@ -36,7 +39,8 @@ static const struct main_flag {
 
 struct main_args {
 	struct daemon_flags flags;
-	bool test, help, version;
+	const char *inspect;
+	bool json, test, help, version;
 };
 
 static void main_help(void)
@@ -58,6 +62,9 @@ static void main_set(struct main_args *a, const struct main_flag *f, const char 
 		a->flags.value[f->key] = value;
 	else if (!strcmp(f->name, "config"))
 		a->flags.config = value;
+	else if (!strcmp(f->name, "inspect"))
+		a->inspect = value;
+	a->json |= !strcmp(f->name, "json");
 	a->test |= !strcmp(f->name, "test");
 	a->help |= !strcmp(f->name, "help");
 	a->version |= !strcmp(f->name, "version");
@@ -102,6 +109,19 @@ static int main_test(const struct main_args *a)
 	return r ? DAEMON_CONFIG : DAEMON_OK;
 }
 
+static int main_inspect(const char *dir, bool json)
+{
+	struct buf out = { 0 }, why = { 0 };
+	int r = inspect_describe(dir, json, &out, &why);
+
+	fputs(buf_str(&out), stdout);
+	if (r)
+		fprintf(stderr, "dsv4d: %s\n", why.len ? buf_str(&why) : rc_text(r));
+	buf_fini(&out);
+	buf_fini(&why);
+	return r ? DAEMON_UNAVAILABLE : DAEMON_OK;
+}
+
 int main(int argc, char **argv)
 {
 	struct main_args a = { 0 };
@@ -118,5 +138,7 @@ int main(int argc, char **argv)
 		printf("dsv4d %s\n", PACKAGE_VERSION);
 		return DAEMON_OK;
 	}
+	if (a.inspect)
+		return main_inspect(a.inspect, a.json);
 	return a.test ? main_test(&a) : daemon_run(&a.flags);
 }

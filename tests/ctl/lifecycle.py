@@ -54,6 +54,13 @@ def exit_codes(tmp):
         assert f.read() == "precious"
 
 
+def inspect(tmp):
+    ends(0, "tiny", "--inspect", TINY)
+    code, out, err = run("--inspect", TINY, "--json")
+    assert code == 0 and json.loads(out)["complete"] is True, (out, err)
+    ends(69, "config.json", "--inspect", tmp)
+
+
 def wrong_model(tmp):
     with open(os.path.join(TINY, "config.json"), encoding="utf-8") as f:
         config = json.load(f)
@@ -190,6 +197,7 @@ def reload(tmp):
 
 with tempfile.TemporaryDirectory() as tmp:
     exit_codes(tmp)
+    inspect(tmp)
     wrong_model(tmp)
     foreign_listener(tmp)
     reload(tmp)
