@@ -163,6 +163,24 @@ bool completion_put(struct completion *c, const struct completion_token *t)
 
 /* ---- the end ---- */
 
+void completion_remarks(unsigned flags, struct buf *out)
+{
+	static const char *const names[] = {
+#define X(flag, name, text) name,
+		COMPLETION_FLAGS(X)
+#undef X
+	};
+	const char *sep = "";
+	size_t i;
+
+	for (i = 0; i < mem_countof(names); i++) {
+		if (!(flags >> i & 1))
+			continue;
+		buf_printf(out, "%s%s", sep, names[i]);
+		sep = ",";
+	}
+}
+
 static void completion_end_raw(struct completion *c)
 {
 	struct buf text = { 0 };

@@ -106,6 +106,9 @@ struct completion_verdict {
 	unsigned flags;         /* enum completion_flag */
 };
 
+/* Appends the flags' names, comma-separated; for operators. */
+void completion_remarks(unsigned flags, struct buf *out);
+
 /* Emits what was held back and decides how it ended. Once per object. */
 void completion_end(struct completion *c, enum completion_why why, struct completion_verdict *ret_v);
 

@@ -12,7 +12,8 @@ struct record;
 /* A consistent copy of the small fields. Times are seconds of CLOCK_REALTIME, 0 when not reached. */
 struct record_view {
 	char id[64], label[32], kset[64];
-	enum gen_finish finish; int rc; char detail[64];
+	enum gen_finish finish; int rc;
+	char detail[160];                  /* as told to the client, then the parser's remarks in brackets */
 	bool thinking;
 	struct gen_usage usage;
 	struct numerics numerics;

@@ -311,7 +311,7 @@ static void request_complete(struct request *r, enum completion_why cause, struc
 	struct completion_verdict v;
 
 	completion_end(r->parser, cause, &v);
-	*ret_end = (struct request_end){ .finish = v.finish };
+	*ret_end = (struct request_end){ .finish = v.finish, .flags = v.flags };
 	buf_adds(&ret_end->detail, v.detail);
 }
 
@@ -384,8 +384,18 @@ void request_failed(struct request *r, int rc, const char *why, struct request_e
 
 void request_close(struct request *r, const struct request_end *end)
 {
+	unsigned flags = end->flags & ~(unsigned)COMPLETION_NO_END; /* the detail says so already */
+	struct buf detail = { 0 };
+
 	sequence_free(&r->seq);
-	record_finished(r->rec, end->finish, end->rc, buf_str(&end->detail));
+	buf_adds(&detail, buf_str(&end->detail));
+	if (flags) {
+		buf_adds(&detail, " (");
+		completion_remarks(flags, &detail);
+		buf_addc(&detail, ')');
+	}
+	record_finished(r->rec, end->finish, end->rc, buf_str(&detail));
+	buf_fini(&detail);
 }
 
 void request_tell(struct request *r, const struct request_end *end)

@@ -66,6 +66,7 @@ struct request_end {
 	enum gen_finish finish;
 	int rc;
 	struct buf detail;         /* buf_fini after use */
+	unsigned flags;            /* how the completion left the protocol: enum completion_flag */
 };
 
 /* The tokens to feed next. */

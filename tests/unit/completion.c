@@ -541,6 +541,16 @@ static void test_stop_strings(void **state)
 	expect_stop(COMPLETION_RAW, "</th", NULL, "a</think>", "C(a)", "stop_string");
 }
 
+static void test_remarks_have_names(void **state)
+{
+	struct buf b = { 0 };
+
+	(void)state;
+	completion_remarks(COMPLETION_NO_END | COMPLETION_DUP_PARAM | COMPLETION_CONTROL, &b);
+	assert_string_equal(buf_str(&b), "no_end,dup_param,control");
+	buf_fini(&b);
+}
+
 static void test_stop_limits(void **state)
 {
 	char long_one[1100];
@@ -637,6 +647,7 @@ int main(void)
 		cmocka_unit_test(test_characters_over_tokens),
 		cmocka_unit_test(test_stop_strings),
 		cmocka_unit_test(test_stop_limits),
+		cmocka_unit_test(test_remarks_have_names),
 		cmocka_unit_test(test_json_prefix),
 	};
 
