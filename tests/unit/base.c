@@ -1,69 +1,25 @@
 /* SPDX-License-Identifier: MIT
- * base.c - tests of engine/base: buffers, allocation, errors, locks, lists, log lines, file maps.
+ * base.c - tests of engine/base: buffers, allocation, errors, locks, lists, file maps.
  * Threads: one, two in the lock test; assertions are tried in children. Locks: its own. */
 #include "engine/base/buf.h"
 #include "engine/base/list.h"
 #include "engine/base/lock.h"
-#include "engine/base/log.h"
 #include "engine/base/mapfile.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "tests/unit/child.h"
 
 #include <errno.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-
-/* ---- children and their stderr ---- */
-
-/* Runs fn in a child and returns its wait status; what it wrote to stderr is appended to err. */
-static int base_child(void (*fn)(void), struct buf *err)
-{
-	char chunk[4096];
-	int fd[2], status;
-	ssize_t n;
-	pid_t pid;
-
-	assert_int_equal(pipe(fd), 0);
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		signal(SIGABRT, SIG_DFL); /* cmocka's handler would go on with the tests */
-		dup2(fd[1], STDERR_FILENO);
-		close(fd[0]);
-		close(fd[1]);
-		fn();
-		_exit(0);
-	}
-	close(fd[1]);
-	while ((n = read(fd[0], chunk, sizeof chunk)) > 0)
-		buf_add(err, chunk, (size_t)n);
-	close(fd[0]);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	return status;
-}
-
-/* fn must end in an assertion whose line contains `text`. */
-static void base_aborts(void (*fn)(void), const char *text)
-{
-	struct buf err = { 0 };
-	int status = base_child(fn, &err);
-
-	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-	assert_true(strncmp(buf_str(&err), "<0>assert ", 10) == 0);
-	assert_non_null(strstr(buf_str(&err), text));
-	buf_fini(&err);
-}
 
 /* ---- buf ---- */
 
@@ -165,8 +121,8 @@ static void base_reserve_overflow(void)
 static void test_buf_asserts(void **state)
 {
 	(void)state;
-	base_aborts(base_drop_too_much, "n <= b->len");
-	base_aborts(base_reserve_overflow, "__builtin_add_overflow");
+	child_aborts(base_drop_too_much, "n <= b->len");
+	child_aborts(base_reserve_overflow, "__builtin_add_overflow");
 }
 
 /* ---- mem ---- */
@@ -184,7 +140,7 @@ static void test_mem_overflow(void **state)
 	assert_null(mem_try(huge, 2));
 	assert_null(mem_try(huge / 2 + 2, 2));
 	assert_null(mem_try(huge - 3, 1)); /* would overflow in rounding up */
-	base_aborts(base_grow_overflow, "__builtin_mul_overflow");
+	child_aborts(base_grow_overflow, "__builtin_mul_overflow");
 }
 
 static void test_mem_is_zeroed_and_aligned(void **state)
@@ -306,10 +262,10 @@ static void base_wait_unheld(void)
 static void test_lock_asserts_its_rule(void **state)
 {
 	(void)state;
-	base_aborts(base_two_locks, "lock_mine == NULL");
-	base_aborts(base_same_lock_twice, "lock_mine == NULL");
-	base_aborts(base_drop_what_is_not_held, "lock_mine == l");
-	base_aborts(base_wait_unheld, "lock_mine == l");
+	child_aborts(base_two_locks, "lock_mine == NULL");
+	child_aborts(base_same_lock_twice, "lock_mine == NULL");
+	child_aborts(base_drop_what_is_not_held, "lock_mine == l");
+	child_aborts(base_wait_unheld, "lock_mine == l");
 }
 
 struct base_pair {
@@ -336,9 +292,18 @@ static void *base_partner(void *arg)
 	return NULL;
 }
 
+static double base_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
 static void test_lock_wait(void **state)
 {
 	struct base_pair p = { .turn = 0 };
+	double before;
 	pthread_t t;
 
 	(void)state;
@@ -347,7 +312,9 @@ static void test_lock_wait(void **state)
 	assert_false(lock_held(&p.lock));
 	lock_take(&p.lock);
 	assert_true(lock_held(&p.lock));
-	assert_int_equal(lock_wait(&p.lock, &p.cond, 1), -ETIMEDOUT);
+	before = base_now_ms();
+	assert_int_equal(lock_wait(&p.lock, &p.cond, 20), -ETIMEDOUT);
+	assert_true(base_now_ms() - before >= 20);
 	assert_int_equal(lock_wait(&p.lock, &p.cond, 0), -ETIMEDOUT);
 	assert_true(lock_held(&p.lock));
 	assert_int_equal(pthread_create(&t, NULL, base_partner, &p), 0);
@@ -385,7 +352,7 @@ static void test_must_names_the_place(void **state)
 
 	(void)state;
 	must_magic(p, 7);
-	base_aborts(base_wrong_magic, "func=base_wrong_magic");
+	child_aborts(base_wrong_magic, "func=base_wrong_magic");
 }
 
 /* ---- list ---- */
@@ -420,6 +387,7 @@ static void test_list(void **state)
 	assert_int_equal(base_digits(&head), 312);
 	list_del(&a.link);
 	assert_int_equal(base_digits(&head), 32);
+	assert_true(list_empty(&a.link));
 	list_del(&a.link); /* harmless */
 	assert_int_equal(base_digits(&head), 32);
 	assert_true(list_entry(head.prev, struct base_node, link) == &b);
@@ -428,126 +396,6 @@ static void test_list(void **state)
 	assert_true(list_empty(&head));
 	list_put(&head, &a.link);
 	assert_int_equal(base_digits(&head), 1);
-}
-
-/* ---- log ---- */
-
-static void test_log_levels(void **state)
-{
-	enum log_level level = LOG_LV_DEBUG, before = log_get_level();
-
-	(void)state;
-	assert_int_equal(log_parse_level("err", &level), 0);
-	assert_int_equal(level, LOG_LV_ERR);
-	assert_int_equal(log_parse_level("Notice", &level), 0);
-	assert_int_equal(level, LOG_LV_NOTICE);
-	assert_int_equal(log_parse_level("7", &level), 0);
-	assert_int_equal(level, LOG_LV_DEBUG);
-	assert_int_equal(log_parse_level("", &level), RC_INVALID);
-	assert_int_equal(log_parse_level("33", &level), RC_INVALID);
-	assert_int_equal(log_parse_level("2", &level), RC_INVALID);
-	assert_int_equal(level, LOG_LV_DEBUG); /* untouched by failures */
-	assert_string_equal(log_level_name(LOG_LV_WARN), "warn");
-	log_set_level(LOG_LV_WARN);
-	assert_true(log_wants(LOG_LV_ERR) && log_wants(LOG_LV_WARN) && !log_wants(LOG_LV_INFO));
-	log_set_level(before);
-}
-
-static void test_log_quotes(void **state)
-{
-	static const struct {
-		const char *in, *out;
-	} rows[] = {
-		{ "plain-1.2/x", "plain-1.2/x" },
-		{ "", "\"\"" },
-		{ "two words", "\"two words\"" },
-		{ "a=b", "\"a=b\"" },
-		{ "say \"hi\"", "\"say \\\"hi\\\"\"" },
-		{ "back\\slash", "\"back\\\\slash\"" },
-		{ "line\nlevel=err", "\"line\\x0alevel=err\"" },
-		{ "\x1b[31m\x7f", "\"\\x1b[31m\\x7f\"" },
-		{ "gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f" },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < mem_countof(rows); i++)
-		assert_string_equal(LOGQ(rows[i].in), rows[i].out);
-}
-
-/* Whatever the text, the result fits, is terminated and has no control characters. */
-static void test_log_quote_cuts(void **state)
-{
-	char out[LOG_QUOTE_MAX + 1], in[2000];
-
-	(void)state;
-	for (size_t n = 480; n < sizeof in; n += n < 530 ? 1 : 200)
-		for (int kind = 0; kind < 3; kind++) {
-			memset(in, "a\n\""[kind], n);
-			in[n] = '\0';
-			memset(out, 'X', sizeof out);
-			log_quote(out, in);
-			assert_int_equal(out[LOG_QUOTE_MAX], 'X');
-			assert_true(strlen(out) < LOG_QUOTE_MAX);
-			assert_null(strchr(out, '\n'));
-			assert_true(kind == 0 || out[strlen(out) - 1] == '"');
-			assert_true(n < LOG_QUOTE_MAX || strstr(out, "..."));
-		}
-}
-
-static void base_log_lines(void)
-{
-	char big[10000];
-
-	memset(big, 'z', sizeof big - 1);
-	big[sizeof big - 1] = '\0';
-	log_set_level(LOG_LV_INFO);
-	log_event(LOG_LV_DEBUG, "unseen", "x=1");
-	log_event(LOG_LV_ERR, "first", "n=%d who=%s", 3, LOGQ("a b"));
-	log_event(LOG_LV_INFO, "big", "v=%s", big);
-}
-
-static void test_log_lines(void **state)
-{
-	struct buf err = { 0 };
-	char *second;
-
-	(void)state;
-	assert_int_equal(base_child(base_log_lines, &err), 0);
-	assert_true(strncmp(err.data, "<3>first n=3 who=\"a b\"\n", 23) == 0);
-	second = strchr(err.data, '\n') + 1;
-	assert_true(strncmp(second, "<6>big v=zzz", 12) == 0);
-	assert_true(strchr(second, '\n') == err.data + err.len - 1); /* one line, cut */
-	assert_true(strlen(second) <= 4096);
-	buf_fini(&err);
-}
-
-static void base_log_much(void)
-{
-	struct log_site site = { 0 };
-
-	for (int i = 0; i < 5 * LOG_BURST; i++)
-		log_write(&site, LOG_LV_INFO, "much", "i=%d", i);
-	site.second = 0; /* as if the second were over */
-	log_write(&site, LOG_LV_INFO, "much", "i=last");
-}
-
-/* The burst gets out, the rest is counted by the next line that does. A second may end between two lines. */
-static void test_log_rate_limit(void **state)
-{
-	struct buf err = { 0 };
-	int lines = 0, lost = 0;
-	char *p;
-
-	(void)state;
-	assert_int_equal(base_child(base_log_much, &err), 0);
-	for (p = err.data; (p = strchr(p, '\n')); p++)
-		lines++;
-	for (p = err.data; (p = strstr(p, " suppressed=")); p++)
-		lost += atoi(p + 12);
-	assert_int_equal(lines + lost, 5 * LOG_BURST + 1);
-	assert_true(lines >= LOG_BURST + 1 && lines <= 2 * LOG_BURST + 1);
-	assert_non_null(strstr(err.data, "i=last suppressed="));
-	buf_fini(&err);
 }
 
 /* ---- mapfile ---- */
@@ -599,11 +447,6 @@ int main(void)
 		cmocka_unit_test(test_lock_wait),
 		cmocka_unit_test(test_must_names_the_place),
 		cmocka_unit_test(test_list),
-		cmocka_unit_test(test_log_levels),
-		cmocka_unit_test(test_log_quotes),
-		cmocka_unit_test(test_log_quote_cuts),
-		cmocka_unit_test(test_log_lines),
-		cmocka_unit_test(test_log_rate_limit),
 		cmocka_unit_test(test_mapfile),
 	};
 
