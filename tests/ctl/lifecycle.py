@@ -12,7 +12,7 @@ from client import BUILD, SRC
 from daemon import Daemon
 
 TINY = os.path.join(SRC, "etc", "tiny")
-LONG = {"messages": [{"role": "user", "content": "Write a story."}], "max_tokens": 60, "ignore_eos": True,
+LONG = {"messages": [{"role": "user", "content": "Write a story."}], "max_tokens": 30, "ignore_eos": True,
         "temperature": 1, "seed": 1, "stream": True}
 
 
@@ -92,7 +92,7 @@ def foreign_listener(tmp):
 def stream(d, sent):
     """Reads a whole streamed answer; sets the event after the first piece. Returns the data lines."""
     import http.client
-    c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=60)
+    c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=180)
     c.request("POST", "/v1/chat/completions", json.dumps(LONG), {"Content-Type": "application/json"})
     r = c.getresponse()
     lines = []
@@ -112,7 +112,7 @@ def in_stream(d, act):
     t.start()
     assert sent.wait(60)
     act()
-    t.join(60)
+    t.join(180)
     assert result and result[0][-1] == "[DONE]", result
     return [json.loads(x) for x in result[0][:-1]]
 
@@ -121,11 +121,12 @@ def finish_reasons(chunks):
     return [c["choices"][0]["finish_reason"] for c in chunks if c.get("choices") and c["choices"][0]["finish_reason"]]
 
 
-def term_drains():
-    with Daemon() as d:
+def term_drains(tmp):
+    conf = write(os.path.join(tmp, "drain.conf"), "[daemon]\ndrain_timeout = 600\n")
+    with Daemon("--config", conf) as d:
         chunks = in_stream(d, lambda: d.process.send_signal(signal.SIGTERM))
         assert finish_reasons(chunks) == ["length"], chunks[-3:]
-        assert d.process.wait(20) == 0
+        assert d.process.wait(120) == 0
         assert not os.path.exists(d.control)
         assert "stopped status=0" in d.log()
 
@@ -140,11 +141,11 @@ def second_signal_forces():
             d.process.send_signal(signal.SIGTERM)
         chunks = in_stream(d, twice)
         assert any("error" in c for c in chunks) or finish_reasons(chunks), chunks[-3:]
-        assert d.process.wait(20) == 0
+        assert d.process.wait(120) == 0
     with Daemon() as d:
         in_stream(d, lambda: d.ctl("stop", "--now"))
-        assert d.process.wait(20) == 0
-    LONG["max_tokens"] = 60
+        assert d.process.wait(120) == 0
+    LONG["max_tokens"] = 30
 
 
 def cancel_one():
@@ -158,7 +159,7 @@ def cancel_one():
             shown = json.loads(d.ctl("--json", "request", "show", request["id"])[1])
             assert shown["finish"] == "cancelled", shown
         in_stream(d, cancel)
-    LONG["max_tokens"] = 60
+    LONG["max_tokens"] = 30
 
 
 def drain_and_resume():
@@ -168,7 +169,7 @@ def drain_and_resume():
             assert d.http("POST", "/v1/chat/completions", {**LONG, "stream": False})[0] == 503
         chunks = in_stream(d, drain)
         assert finish_reasons(chunks) == ["length"]
-        assert d.ctl("wait", "drained", "--timeout", "20")[0] == 0
+        assert d.ctl("wait", "drained", "--timeout", "120")[0] == 0
         assert d.ctl("resume")[0] == 0
         assert d.http("POST", "/v1/chat/completions", {**LONG, "stream": False, "max_tokens": 1})[0] == 200
 
@@ -201,9 +202,9 @@ with tempfile.TemporaryDirectory() as tmp:
     wrong_model(tmp)
     foreign_listener(tmp)
     reload(tmp)
+    term_drains(tmp)
 with Daemon() as d:
     sockets(d)
-term_drains()
 second_signal_forces()
 cancel_one()
 drain_and_resume()
