@@ -31,9 +31,11 @@ static int body_scan(const char *s, size_t len, struct error *err)
 			depth--;
 		values += c == '[' || c == '{' || c == ',';
 		if (depth > BODY_MAX_DEPTH)
-			return error_set(err, RC_JSON, NULL, "JSON nested deeper than %d levels at byte %zu", BODY_MAX_DEPTH, i);
+			return error_set(err, RC_JSON, NULL, "JSON nested deeper than %d levels at byte %zu",
+					 BODY_MAX_DEPTH, i);
 		if (values > BODY_MAX_VALUES)
-			return error_set(err, RC_JSON, NULL, "more than %d JSON values at byte %zu", BODY_MAX_VALUES, i);
+			return error_set(err, RC_JSON, NULL, "more than %d JSON values at byte %zu",
+					 BODY_MAX_VALUES, i);
 	}
 	return 0;
 }
@@ -54,8 +56,10 @@ int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err)
 		enum json_error_code code = json_error_code(&e);
 
 		if (code == json_error_null_character || code == json_error_null_byte_in_key)
-			return error_set(err, RC_JSON, NULL, "NUL characters are not accepted (line %d)", e.line);
-		return error_set(err, RC_JSON, NULL, "malformed JSON: %s (line %d, column %d)", e.text, e.line, e.column);
+			return error_set(err, RC_JSON, NULL, "NUL characters are not accepted (line %d)",
+					 e.line);
+		return error_set(err, RC_JSON, NULL, "malformed JSON: %s (line %d, column %d)", e.text,
+				 e.line, e.column);
 	}
 	if (!json_is_object(v)) {
 		json_decref(v);

@@ -56,8 +56,8 @@ static void chat_begin_call(struct chat *ch, const struct gen_event *ev)
 {
 	json_decref(ch->call);
 	buf_clear(&ch->arguments);
-	ch->call = json_pack("{s:s, s:s, s:{s:o}}", "id", ev->tool_id ? ev->tool_id : "", "type", "function", "function",
-			     "name", error_text(ev->text, ev->len));
+	ch->call = json_pack("{s:s, s:s, s:{s:o}}", "id", ev->tool_id ? ev->tool_id : "", "type", "function",
+			     "function", "name", error_text(ev->text, ev->len));
 	must(ch->call);
 }
 
@@ -86,7 +86,9 @@ bool chat_add(struct chat *ch, const struct gen_event *ev)
 	case GEN_EV_TOOL_BEGIN: chat_begin_call(ch, ev); break;
 	case GEN_EV_TOOL_ARGS: buf_add(&ch->arguments, ev->text, ev->len); break;
 	case GEN_EV_TOOL_END: chat_end_call(ch); break;
-	case GEN_EV_LOGPROB: chat_json_add_logprob(&ch->logprobs, engine_tokenizer(ch->head.engine), ev); break;
+	case GEN_EV_LOGPROB:
+		chat_json_add_logprob(&ch->logprobs, engine_tokenizer(ch->head.engine), ev);
+		break;
 	case GEN_EV_FINISH: chat_end(ch, ev); return true;
 	}
 	return false;
@@ -96,24 +98,28 @@ static json_t *chat_message(const struct chat *ch)
 {
 	bool calls = json_array_size(ch->calls) > 0;
 	json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content",
-			      calls && !ch->content.len ? json_null() : error_text(buf_str(&ch->content), ch->content.len));
+			      calls && !ch->content.len ? json_null()
+							: error_text(buf_str(&ch->content), ch->content.len));
 
 	must(m);
 	if (ch->reasoning.len)
-		must_zero(json_object_set_new(m, "reasoning_content", error_text(buf_str(&ch->reasoning), ch->reasoning.len)));
+		must_zero(json_object_set_new(m, "reasoning_content",
+					      error_text(buf_str(&ch->reasoning), ch->reasoning.len)));
 	if (calls)
 		must_zero(json_object_set(m, "tool_calls", ch->calls));
 	return m;
 }
 
-int chat_response(const struct chat *ch, const struct gen_usage *usage, json_t **ret_response, struct error *err)
+int chat_response(const struct chat *ch, const struct gen_usage *usage, json_t **ret_response,
+		  struct error *err)
 {
 	json_t *o, *choices;
 
 	if (ch->error.rc)
 		return error_set(err, ch->error.rc, NULL, "%s", buf_str(&ch->error.why));
-	choices = json_pack("[{s:i, s:o, s:O?, s:s, s:s}]", "index", 0, "message", chat_message(ch), "logprobs", ch->logprobs,
-			    "finish_reason", chat_json_finish(ch->finish), "finish_detail", buf_str(&ch->detail));
+	choices = json_pack("[{s:i, s:o, s:O?, s:s, s:s}]", "index", 0, "message", chat_message(ch),
+			    "logprobs", ch->logprobs, "finish_reason", chat_json_finish(ch->finish),
+			    "finish_detail", buf_str(&ch->detail));
 	must(choices);
 	o = chat_json_head(&ch->head, "chat.completion");
 	must_zero(json_object_set_new(o, "choices", choices));
@@ -124,7 +130,8 @@ int chat_response(const struct chat *ch, const struct gen_usage *usage, json_t *
 
 /* ---- without a socket ---- */
 
-static int chat_run_events(struct generation *g, chat_event_f *cb, void *arg, struct chat *ch, struct error *err)
+static int chat_run_events(struct generation *g, chat_event_f *cb, void *arg, struct chat *ch,
+			   struct error *err)
 {
 	bool done = false, cancelled = false;
 
@@ -142,8 +149,8 @@ static int chat_run_events(struct generation *g, chat_event_f *cb, void *arg, st
 	return cancelled ? error_set(err, RC_CANCELLED, NULL, "cancelled by the caller") : 0;
 }
 
-static int chat_run_generation(struct engine *e, struct chat_request *r, chat_event_f *cb, void *arg, json_t **ret_response,
-			       struct error *err)
+static int chat_run_generation(struct engine *e, struct chat_request *r, chat_event_f *cb, void *arg,
+			       json_t **ret_response, struct error *err)
 {
 	struct generation *g;
 	struct gen_usage usage;
@@ -169,7 +176,8 @@ static int chat_run_generation(struct engine *e, struct chat_request *r, chat_ev
 	return rc;
 }
 
-int chat_run(struct engine *e, json_t *body, chat_event_f *cb, void *arg, json_t **ret_response, struct buf *why)
+int chat_run(struct engine *e, json_t *body, chat_event_f *cb, void *arg, json_t **ret_response,
+	     struct buf *why)
 {
 	struct chat_request r;
 	struct error err = { 0 };

@@ -9,8 +9,8 @@
 
 json_t *chat_json_head(const struct chat_head *h, const char *object)
 {
-	json_t *o = json_pack("{s:s, s:s, s:I, s:s}", "id", h->id, "object", object, "created", (json_int_t)h->created,
-			      "model", engine_model_name(h->engine));
+	json_t *o = json_pack("{s:s, s:s, s:I, s:s}", "id", h->id, "object", object, "created",
+			      (json_int_t)h->created, "model", engine_model_name(h->engine));
 
 	must(o);
 	return o;
@@ -18,10 +18,11 @@ json_t *chat_json_head(const struct chat_head *h, const char *object)
 
 json_t *chat_json_usage(const struct gen_usage *u)
 {
-	json_t *o = json_pack("{s:i, s:i, s:i, s:{s:i}, s:{s:i}}", "prompt_tokens", u->prompt_tokens, "completion_tokens",
-			      u->completion_tokens, "total_tokens", u->prompt_tokens + u->completion_tokens,
-			      "completion_tokens_details", "reasoning_tokens", u->reasoning_tokens,
-			      "prompt_tokens_details", "cached_tokens", u->cached_tokens);
+	json_t *o = json_pack("{s:i, s:i, s:i, s:{s:i}, s:{s:i}}", "prompt_tokens", u->prompt_tokens,
+			      "completion_tokens", u->completion_tokens, "total_tokens",
+			      u->prompt_tokens + u->completion_tokens, "completion_tokens_details",
+			      "reasoning_tokens", u->reasoning_tokens, "prompt_tokens_details",
+			      "cached_tokens", u->cached_tokens);
 
 	must(o);
 	return o;
@@ -75,7 +76,8 @@ void chat_json_add_logprob(json_t **io_logprobs, const struct tokenizer *t, cons
 	if (!*io_logprobs)
 		*io_logprobs = json_pack("{s:[], s:[]}", "content", "reasoning_content");
 	must(*io_logprobs);
-	must_zero(json_array_append_new(json_object_get(*io_logprobs, ev->lp_reasoning ? "reasoning_content" : "content"),
+	must_zero(json_array_append_new(json_object_get(*io_logprobs,
+							ev->lp_reasoning ? "reasoning_content" : "content"),
 					chat_json_logprob(t, ev)));
 }
 

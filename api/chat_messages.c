@@ -25,7 +25,8 @@ static int chat_messages_join(const struct field_at *m, json_t *parts, json_t **
 		    (rc = field_string(&part, "type", &type, err)))
 			break;
 		if (strcmp(type, "text") && strcmp(type, "input_text") && strcmp(type, "output_text"))
-			rc = field_refuse(&part, "type", err, RC_UNSUPPORTED, "\"%s\" parts are not supported, only text", type);
+			rc = field_refuse(&part, "type", err, RC_UNSUPPORTED,
+					  "\"%s\" parts are not supported, only text", type);
 		else if (!(rc = field_string(&part, "text", &s, err)) && !s)
 			rc = field_refuse(&part, "text", err, RC_INVALID, "missing");
 		else if (!rc && i > 0)
@@ -51,7 +52,8 @@ static int chat_messages_call(const struct field_at *call, struct error *err)
 	    (rc = field_object(call, "function", &f, err)))
 		return rc;
 	if (strcmp(type, "function"))
-		return field_refuse(call, "type", err, RC_UNSUPPORTED, "\"%s\" calls are not supported, only function", type);
+		return field_refuse(call, "type", err, RC_UNSUPPORTED,
+				    "\"%s\" calls are not supported, only function", type);
 	if (!f.object)
 		return field_refuse(call, "function", err, RC_INVALID, "missing");
 	if ((rc = field_string(&f, "name", &name, err)))
@@ -87,8 +89,8 @@ static int chat_messages_one(const struct field_at *m, json_t **ret_m, struct er
 	int rc;
 
 	if ((rc = field_string(m, "role", &role, err)) || (rc = field_string(m, "name", &skip, err)) ||
-	    (rc = field_string(m, "reasoning_content", &skip, err)) || (rc = field_string(m, "tool_call_id", &skip, err)) ||
-	    (rc = chat_messages_calls(m, err)))
+	    (rc = field_string(m, "reasoning_content", &skip, err)) ||
+	    (rc = field_string(m, "tool_call_id", &skip, err)) || (rc = chat_messages_calls(m, err)))
 		return rc;
 	if (!role)
 		return field_refuse(m, "role", err, RC_INVALID, "missing");
@@ -119,7 +121,8 @@ int chat_messages_parse(const struct field_at *body, json_t **ret_messages, stru
 	if (json_array_size(in) == 0)
 		return field_refuse(body, "messages", err, RC_INVALID, "expected at least one message");
 	if (json_array_size(in) > CHAT_MAX_MESSAGES)
-		return field_refuse(body, "messages", err, RC_INVALID, "more than %d messages", CHAT_MAX_MESSAGES);
+		return field_refuse(body, "messages", err, RC_INVALID, "more than %d messages",
+				    CHAT_MAX_MESSAGES);
 	out = json_array();
 	for (size_t i = 0; !rc && i < json_array_size(in); i++) {
 		struct field_at m;
@@ -162,14 +165,18 @@ static int chat_messages_tool(const struct field_at *tool, struct error *err)
 	if ((rc = field_string(tool, "type", &type, err)) || (rc = field_object(tool, "function", &f, err)))
 		return rc;
 	if (strcmp(type, "function"))
-		return field_refuse(tool, "type", err, RC_UNSUPPORTED, "\"%s\" tools are not supported, only function", type);
+		return field_refuse(tool, "type", err, RC_UNSUPPORTED,
+				    "\"%s\" tools are not supported, only function", type);
 	if (!f.object)
 		return field_refuse(tool, "function", err, RC_INVALID, "missing");
-	if ((rc = field_string(&f, "name", &name, err)) || (rc = field_string(&f, "description", &description, err)) ||
-	    (rc = field_object(&f, "parameters", &parameters, err)) || (rc = field_bool(&f, "strict", &strict, err)))
+	if ((rc = field_string(&f, "name", &name, err)) ||
+	    (rc = field_string(&f, "description", &description, err)) ||
+	    (rc = field_object(&f, "parameters", &parameters, err)) ||
+	    (rc = field_bool(&f, "strict", &strict, err)))
 		return rc;
 	if (!name || !chat_messages_name_ok(name))
-		return field_refuse(&f, "name", err, RC_INVALID, "expected 1 to %d letters, digits or any of _-.:/", CHAT_MAX_NAME);
+		return field_refuse(&f, "name", err, RC_INVALID,
+				    "expected 1 to %d letters, digits or any of _-.:/", CHAT_MAX_NAME);
 	return 0;
 }
 
@@ -185,7 +192,8 @@ static int chat_messages_choice(const struct field_at *body, bool *ret_none, str
 		return field_refuse(body, "tool_choice", err, RC_UNSUPPORTED,
 				    "forcing a call is not supported, only \"auto\" and \"none\"");
 	if (strcmp(s, "auto") && strcmp(s, "none"))
-		return field_refuse(body, "tool_choice", err, RC_INVALID, "\"%s\" is neither \"auto\" nor \"none\"", s);
+		return field_refuse(body, "tool_choice", err, RC_INVALID,
+				    "\"%s\" is neither \"auto\" nor \"none\"", s);
 	*ret_none = !strcmp(s, "none");
 	return 0;
 }

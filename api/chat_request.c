@@ -15,7 +15,8 @@
 
 /* ---- plain fields ---- */
 
-static int chat_request_real(const struct field_at *b, const char *name, double min, double max, float *io, struct error *err)
+static int chat_request_real(const struct field_at *b, const char *name, double min, double max, float *io,
+			     struct error *err)
 {
 	double x = (double)*io;
 	int rc = field_real(b, name, min, max, &x, err);
@@ -24,7 +25,8 @@ static int chat_request_real(const struct field_at *b, const char *name, double 
 	return rc;
 }
 
-static int chat_request_int(const struct field_at *b, const char *name, int min, int max, int *io, struct error *err)
+static int chat_request_int(const struct field_at *b, const char *name, int min, int max, int *io,
+			    struct error *err)
 {
 	json_int_t n = *io;
 	int rc = field_int(b, name, min, max, &n, err);
@@ -33,7 +35,8 @@ static int chat_request_int(const struct field_at *b, const char *name, int min,
 	return rc;
 }
 
-static int chat_request_refused(const struct field_at *b, const char *name, const char *text, struct error *err)
+static int chat_request_refused(const struct field_at *b, const char *name, const char *text,
+				struct error *err)
 {
 	json_t *v = field_any(b, name);
 
@@ -47,8 +50,12 @@ static int chat_request_plain(const struct field_at *b, struct chat_request *r, 
 {
 	int rc;
 
-#define REAL(name, member, min, max, text) if ((rc = chat_request_real(b, #name, min, max, &r->member, err))) return rc;
-#define INT(name, member, min, max, text) if ((rc = chat_request_int(b, #name, min, max, &r->member, err))) return rc;
+#define REAL(name, member, min, max, text)                                                                   \
+	if ((rc = chat_request_real(b, #name, min, max, &r->member, err)))                                   \
+		return rc;
+#define INT(name, member, min, max, text)                                                                    \
+	if ((rc = chat_request_int(b, #name, min, max, &r->member, err)))                                    \
+		return rc;
 #define FLAG(name, member, text) if ((rc = field_bool(b, #name, &r->member, err))) return rc;
 #define REFUSED(name, text) if ((rc = chat_request_refused(b, #name, text, err))) return rc;
 #include "api/chat_fields.def"
@@ -72,7 +79,8 @@ static int chat_request_model(const struct field_at *b, const struct engine *e, 
 
 	if (rc || !strcmp(model, engine_model_name(e)))
 		return rc;
-	rc = field_refuse(b, "model", err, RC_NOT_FOUND, "\"%s\" is not served here, only \"%s\"", model, engine_model_name(e));
+	rc = field_refuse(b, "model", err, RC_NOT_FOUND, "\"%s\" is not served here, only \"%s\"", model,
+			  engine_model_name(e));
 	strcpy(err->code, "model_not_found");
 	return rc;
 }
@@ -118,7 +126,8 @@ static int chat_request_stop(const struct field_at *b, struct chat_request *r, s
 		if (!json_is_string(s))
 			return field_wrong_type(b, name, s, "a string", err);
 		if (json_string_length(s) == 0 || json_string_length(s) > CHAT_MAX_STOP_BYTES)
-			return field_refuse(b, name, err, RC_INVALID, "expected 1 to %d bytes", CHAT_MAX_STOP_BYTES);
+			return field_refuse(b, name, err, RC_INVALID, "expected 1 to %d bytes",
+					    CHAT_MAX_STOP_BYTES);
 		r->stop[i] = json_string_value(s);
 	}
 	r->spec.sampling.stop = r->stop;
@@ -127,7 +136,8 @@ static int chat_request_stop(const struct field_at *b, struct chat_request *r, s
 }
 
 /* {"TOKEN ID": -100..100} */
-static int chat_request_bias(const struct field_at *b, const struct engine *e, struct chat_request *r, struct error *err)
+static int chat_request_bias(const struct field_at *b, const struct engine *e, struct chat_request *r,
+			     struct error *err)
 {
 	int vocab = engine_config(e)->vocab_size;
 	struct field_at o;
@@ -149,7 +159,8 @@ static int chat_request_bias(const struct field_at *b, const struct engine *e, s
 		errno = 0;
 		id = strtol(key, &end, 10);
 		if (key[0] < '0' || key[0] > '9' || *end || errno || id >= vocab)
-			return field_refuse(b, "logit_bias", err, RC_INVALID, "\"%.32s\" is not a token id below %d", key, vocab);
+			return field_refuse(b, "logit_bias", err, RC_INVALID,
+					    "\"%.32s\" is not a token id below %d", key, vocab);
 		if ((rc = field_real(&o, key, -100, 100, &x, err)))
 			return rc;
 		one->token = (int32_t)id;
@@ -179,7 +190,8 @@ static int chat_request_format(const struct field_at *b, struct error *err)
 	if ((rc = field_string(&o, "type", &type, err)))
 		return rc;
 	if (strcmp(type, "text"))
-		return field_refuse(&o, "type", err, RC_UNSUPPORTED, "\"%s\" needs constrained decoding, which is not implemented", type);
+		return field_refuse(&o, "type", err, RC_UNSUPPORTED,
+				    "\"%s\" needs constrained decoding, which is not implemented", type);
 	return 0;
 }
 
@@ -190,8 +202,9 @@ static const struct {
 	bool thinking;
 	enum gen_effort effort;
 } chat_efforts[] = {
-	{ "none", false, GEN_EFFORT_DEFAULT }, { "minimal", true, GEN_EFFORT_HIGH }, { "low", true, GEN_EFFORT_HIGH },
-	{ "medium", true, GEN_EFFORT_HIGH },   { "high", true, GEN_EFFORT_HIGH },    { "xhigh", true, GEN_EFFORT_MAX },
+	{ "none", false, GEN_EFFORT_DEFAULT }, { "minimal", true, GEN_EFFORT_HIGH },
+	{ "low", true, GEN_EFFORT_HIGH },      { "medium", true, GEN_EFFORT_HIGH },
+	{ "high", true, GEN_EFFORT_HIGH },     { "xhigh", true, GEN_EFFORT_MAX },
 	{ "max", true, GEN_EFFORT_MAX },
 };
 
@@ -219,7 +232,8 @@ static int chat_request_thinking(const struct field_at *b, struct chat_request *
 	const char *type = NULL;
 	int rc;
 
-	if ((rc = chat_request_effort(b, r, err)) || (rc = field_object(b, "chat_template_kwargs", &kwargs, err)) ||
+	if ((rc = chat_request_effort(b, r, err)) ||
+	    (rc = field_object(b, "chat_template_kwargs", &kwargs, err)) ||
 	    (rc = field_object(b, "thinking", &thinking, err)))
 		return rc;
 	if (kwargs.object && ((rc = chat_request_effort(&kwargs, r, err)) ||
@@ -231,22 +245,25 @@ static int chat_request_thinking(const struct field_at *b, struct chat_request *
 	if ((rc = field_string(&thinking, "type", &type, err)))
 		return rc;
 	if (!type || (strcmp(type, "enabled") && strcmp(type, "disabled")))
-		return field_refuse(&thinking, "type", err, RC_INVALID, "expected \"enabled\" or \"disabled\"");
+		return field_refuse(&thinking, "type", err, RC_INVALID,
+				    "expected \"enabled\" or \"disabled\"");
 	r->spec.thinking = !strcmp(type, "enabled");
 	return 0;
 }
 
 /* ---- the whole ---- */
 
-static int chat_request_fill(const struct engine *e, const struct field_at *b, struct chat_request *r, struct error *err)
+static int chat_request_fill(const struct engine *e, const struct field_at *b, struct chat_request *r,
+			     struct error *err)
 {
 	int rc;
 
-	if ((rc = chat_request_model(b, e, err)) || (rc = chat_request_plain(b, r, err)) || (rc = chat_request_n(b, err)) ||
-	    (rc = chat_request_seed(b, r, err)) || (rc = chat_request_stop(b, r, err)) ||
-	    (rc = chat_request_bias(b, e, r, err)) || (rc = chat_request_stream_options(b, r, err)) ||
-	    (rc = chat_request_format(b, err)) || (rc = chat_request_thinking(b, r, err)) ||
-	    (rc = chat_messages_parse(b, &r->messages, err)) || (rc = chat_messages_tools(b, &r->tools, err)))
+	if ((rc = chat_request_model(b, e, err)) || (rc = chat_request_plain(b, r, err)) ||
+	    (rc = chat_request_n(b, err)) || (rc = chat_request_seed(b, r, err)) ||
+	    (rc = chat_request_stop(b, r, err)) || (rc = chat_request_bias(b, e, r, err)) ||
+	    (rc = chat_request_stream_options(b, r, err)) || (rc = chat_request_format(b, err)) ||
+	    (rc = chat_request_thinking(b, r, err)) || (rc = chat_messages_parse(b, &r->messages, err)) ||
+	    (rc = chat_messages_tools(b, &r->tools, err)))
 		return rc;
 	r->spec.messages = r->messages;
 	r->spec.tools = r->tools;

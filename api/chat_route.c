@@ -14,7 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHAT_ROUTE_BURST 65536 /* bytes of a stream made in one go, so that a long backlog shares its thread */
+#define CHAT_ROUTE_BURST                                                                                     \
+	65536 /* bytes of a stream made in one go, so that a long backlog shares its thread */
 
 /* One answer on its way: exactly one of `chat` and a begun `stream`. */
 struct chat_route {
@@ -51,7 +52,8 @@ static void chat_route_pump(struct exchange *x, struct chat_route *cr)
 	while (!cr->stream.ended && x->out.len < CHAT_ROUTE_BURST && generation_next(cr->generation, &ev)) {
 		generation_usage(cr->generation, &usage);
 		if (ev.kind == GEN_EV_FINISH && !chat_json_finish(ev.finish))
-			snprintf(x->failed, sizeof x->failed, "%s", ev.finish == GEN_CANCELLED ? "cancelled" : "error");
+			snprintf(x->failed, sizeof x->failed, "%s",
+				 ev.finish == GEN_CANCELLED ? "cancelled" : "error");
 		chat_stream_event(&cr->stream, &ev, &usage, &x->out);
 		gen_event_fini(&ev);
 	}
@@ -121,7 +123,8 @@ static void chat_route_whole_step(struct exchange *x, void *arg, unsigned why)
 
 /* ---- the route ---- */
 
-static int chat_route_submit(struct exchange *x, struct chat_request *r, struct chat_route *cr, struct error *err)
+static int chat_route_submit(struct exchange *x, struct chat_request *r, struct chat_route *cr,
+			     struct error *err)
 {
 	struct buf why = { 0 };
 	int rc;
@@ -139,7 +142,8 @@ static int chat_route_submit(struct exchange *x, struct chat_request *r, struct 
 
 static void chat_route_start(struct exchange *x, const struct chat_request *r, struct chat_route *cr)
 {
-	struct exchange_work work = { r->stream ? chat_route_stream_step : chat_route_whole_step, chat_route_end, cr };
+	struct exchange_work work = { r->stream ? chat_route_stream_step : chat_route_whole_step,
+				      chat_route_end, cr };
 
 	cr->quiet_since = exchange_now();
 	if (!r->stream) {
@@ -147,7 +151,8 @@ static void chat_route_start(struct exchange *x, const struct chat_request *r, s
 		exchange_defer(x, &work);
 		return;
 	}
-	cr->stream = (struct chat_stream){ .head = { x->engine, x->id, time(NULL) }, .include_usage = r->include_usage };
+	cr->stream = (struct chat_stream){ .head = { x->engine, x->id, time(NULL) },
+					   .include_usage = r->include_usage };
 	exchange_stream(x, &work);
 }
 

@@ -6,11 +6,13 @@
 #include "engine/base/must.h"
 
 /* One chunk; takes over delta. `finish` and `detail` are NULL but in the last one. */
-static void chat_stream_chunk(struct chat_stream *s, json_t *delta, const char *finish, const char *detail, struct buf *out)
+static void chat_stream_chunk(struct chat_stream *s, json_t *delta, const char *finish, const char *detail,
+			      struct buf *out)
 {
 	json_t *o = chat_json_head(&s->head, "chat.completion.chunk"), *choice;
 
-	choice = json_pack("{s:i, s:o, s:o?, s:s?}", "index", 0, "delta", delta, "logprobs", s->logprobs, "finish_reason", finish);
+	choice = json_pack("{s:i, s:o, s:o?, s:s?}", "index", 0, "delta", delta, "logprobs", s->logprobs,
+			   "finish_reason", finish);
 	s->logprobs = NULL;
 	must(choice);
 	if (detail)
@@ -26,7 +28,8 @@ void chat_stream_begin(struct chat_stream *s, struct buf *out)
 	chat_stream_chunk(s, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL, NULL, out);
 }
 
-static void chat_stream_text(struct chat_stream *s, const char *key, const struct gen_event *ev, struct buf *out)
+static void chat_stream_text(struct chat_stream *s, const char *key, const struct gen_event *ev,
+			     struct buf *out)
 {
 	chat_stream_chunk(s, json_pack("{s:o}", key, error_text(ev->text, ev->len)), NULL, NULL, out);
 }
@@ -37,15 +40,17 @@ static void chat_stream_call(struct chat_stream *s, const struct gen_event *ev, 
 	json_t *call, *text = error_text(ev->text, ev->len);
 
 	if (ev->kind == GEN_EV_TOOL_BEGIN)
-		call = json_pack("{s:i, s:s, s:s, s:{s:o, s:s}}", "index", ev->call, "id", ev->tool_id ? ev->tool_id : "",
-				 "type", "function", "function", "name", text, "arguments", "");
+		call = json_pack("{s:i, s:s, s:s, s:{s:o, s:s}}", "index", ev->call, "id",
+				 ev->tool_id ? ev->tool_id : "", "type", "function", "function", "name", text,
+				 "arguments", "");
 	else
 		call = json_pack("{s:i, s:{s:o}}", "index", ev->call, "function", "arguments", text);
 	must(call);
 	chat_stream_chunk(s, json_pack("{s:[o]}", "tool_calls", call), NULL, NULL, out);
 }
 
-static void chat_stream_finish(struct chat_stream *s, const struct gen_event *ev, const struct gen_usage *usage, struct buf *out)
+static void chat_stream_finish(struct chat_stream *s, const struct gen_event *ev,
+			       const struct gen_usage *usage, struct buf *out)
 {
 	const char *finish = chat_json_finish(ev->finish);
 	struct error err = { 0 };
@@ -68,7 +73,8 @@ static void chat_stream_finish(struct chat_stream *s, const struct gen_event *ev
 	s->ended = true;
 }
 
-void chat_stream_event(struct chat_stream *s, const struct gen_event *ev, const struct gen_usage *usage, struct buf *out)
+void chat_stream_event(struct chat_stream *s, const struct gen_event *ev, const struct gen_usage *usage,
+		       struct buf *out)
 {
 	must(!s->ended);
 	switch (ev->kind) {
@@ -77,7 +83,8 @@ void chat_stream_event(struct chat_stream *s, const struct gen_event *ev, const 
 	case GEN_EV_TOOL_BEGIN:
 	case GEN_EV_TOOL_ARGS: chat_stream_call(s, ev, out); break;
 	case GEN_EV_TOOL_END: break;
-	/* Held until the text it belongs to, or the end: a token may end inside a character or be a marker. */
+	/* Held until the text it belongs to, or the end: a token may end inside a character or be a marker.
+	 */
 	case GEN_EV_LOGPROB: chat_json_add_logprob(&s->logprobs, engine_tokenizer(s->head.engine), ev); break;
 	case GEN_EV_FINISH: chat_stream_finish(s, ev, usage, out); break;
 	}

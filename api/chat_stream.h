@@ -16,9 +16,10 @@ struct chat_stream {
 
 /* The role chunk, before anything else. */
 void chat_stream_begin(struct chat_stream *s, struct buf *out);
-/* One event to its chunk. The FINISH gives the one finish_reason, the usage chunk if asked for, and [DONE]; or an
- * error event and [DONE]. */
-void chat_stream_event(struct chat_stream *s, const struct gen_event *ev, const struct gen_usage *usage, struct buf *out);
+/* One event to its chunk. The FINISH gives the one finish_reason, the usage chunk if asked for, and [DONE];
+ * or an error event and [DONE]. */
+void chat_stream_event(struct chat_stream *s, const struct gen_event *ev, const struct gen_usage *usage,
+		       struct buf *out);
 /* An error event and [DONE]; nothing when the stream has ended. */
 void chat_stream_fail(struct chat_stream *s, const struct error *err, struct buf *out);
 void chat_stream_fini(struct chat_stream *s);

@@ -18,7 +18,8 @@
 
 static int endpoint_parse(const char *address, struct addrinfo **ret_ai, struct buf *why)
 {
-	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE, .ai_socktype = SOCK_STREAM };
+	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+				  .ai_socktype = SOCK_STREAM };
 	const char *colon = strrchr(address, ':');
 	size_t n = colon ? (size_t)(colon - address) : 0;
 	char host[ENDPOINT_MAX];
@@ -26,7 +27,8 @@ static int endpoint_parse(const char *address, struct addrinfo **ret_ai, struct 
 
 	if (n == 0 || n >= sizeof host || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
 	    strlen(colon + 1) > 5 || atoi(colon + 1) > 65535)
-		return buf_why(why, RC_INVALID, "listen address \"%s\": expected ADDR:PORT or [ADDR6]:PORT", address);
+		return buf_why(why, RC_INVALID, "listen address \"%s\": expected ADDR:PORT or [ADDR6]:PORT",
+			       address);
 	if (address[0] == '[' && address[n - 1] == ']' && n > 2)
 		snprintf(host, sizeof host, "%.*s", (int)n - 2, address + 1);
 	else
@@ -47,8 +49,8 @@ int endpoint_open(const char *address, int *ret_fd, struct buf *why)
 	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		rc = buf_why(why, -errno, "socket for %s: %s", address, strerror(errno));
-	else if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) || bind(fd, ai->ai_addr, ai->ai_addrlen) ||
-		 listen(fd, ENDPOINT_BACKLOG))
+	else if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ||
+		 bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, ENDPOINT_BACKLOG))
 		rc = buf_why(why, -errno, "cannot listen on %s: %s", address, strerror(errno));
 	freeaddrinfo(ai);
 	if (rc) {

@@ -45,11 +45,13 @@ int error_set(struct error *err, int rc, const char *param, const char *fmt, ...
 	return rc;
 }
 
-/* The length of a leading "name[3].name" in s when a colon or a blank follows and it starts with a field we pass
- * to the engine. */
+/* The length of a leading "name[3].name" in s when a colon or a blank follows and it starts with a field we
+ * pass to the engine. */
 static size_t error_path_length(const char *s)
 {
-	static const char *const roots[] = { "messages", "tools", "max_tokens", "logit_bias", "stop", "tokens" };
+	static const char *const roots[] = {
+		"messages", "tools", "max_tokens", "logit_bias", "stop", "tokens"
+	};
 	size_t n = 0;
 
 	while (isalnum((unsigned char)s[n]) || (s[n] && strchr("_.[]", s[n])))
@@ -71,7 +73,8 @@ int error_from_engine(struct error *err, int rc, const struct buf *why)
 	size_t n = rc == RC_INVALID || rc == RC_UNSUPPORTED ? error_path_length(buf_str(why)) : 0;
 
 	snprintf(param, sizeof param, "%.*s", (int)n, buf_str(why));
-	return error_set(err, rc, rc == RC_CONTEXT ? "messages" : param, "%s", why->len ? buf_str(why) : rc_text(rc));
+	return error_set(err, rc, rc == RC_CONTEXT ? "messages" : param, "%s",
+			 why->len ? buf_str(why) : rc_text(rc));
 }
 
 const char *error_code(const struct error *err, char out[48])
@@ -111,7 +114,8 @@ static void error_add_context(json_t *o, const struct error *err)
 {
 	long prompt, context;
 
-	if (err->rc != RC_CONTEXT || sscanf(buf_str(&err->why), "prompt %ld exceeds context %ld", &prompt, &context) != 2)
+	if (err->rc != RC_CONTEXT ||
+	    sscanf(buf_str(&err->why), "prompt %ld exceeds context %ld", &prompt, &context) != 2)
 		return;
 	must_zero(json_object_set_new(o, "prompt_tokens", json_integer(prompt)));
 	must_zero(json_object_set_new(o, "context_length", json_integer(context)));
@@ -124,8 +128,9 @@ json_t *error_json(const struct error *err, const char *request_id)
 	json_t *body, *o;
 
 	o = json_pack("{s:o, s:s, s:o, s:s, s:s?}", "message", error_text(message, strlen(message)), "type",
-		      rc_type(err->rc), "param", err->param[0] ? error_text(err->param, strlen(err->param)) : json_null(),
-		      "code", error_code(err, code), "request_id", request_id);
+		      rc_type(err->rc), "param",
+		      err->param[0] ? error_text(err->param, strlen(err->param)) : json_null(), "code",
+		      error_code(err, code), "request_id", request_id);
 	must(o);
 	error_add_context(o, err);
 	body = json_pack("{s:o}", "error", o);

@@ -18,9 +18,10 @@ struct error {
 
 void error_fini(struct error *err);
 /* Replaces what was there and returns rc; param may be NULL. */
-int error_set(struct error *err, int rc, const char *param, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* Takes over the engine's `why`; where it begins with the path of a request field ("messages[3].content: ..."),
- * that becomes the param. */
+int error_set(struct error *err, int rc, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Takes over the engine's `why`; where it begins with the path of a request field ("messages[3].content:
+ * ..."), that becomes the param. */
 int error_from_engine(struct error *err, int rc, const struct buf *why);
 /* The `code` of the body: err->code, or e.g. "context_length_exceeded", "busy". */
 const char *error_code(const struct error *err, char out[48]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * exchange.c - one HTTP exchange, from its headers to its last byte: body, reply, stream, waiting.
- * Threads: the connection's libmicrohttpd thread; exchange_wake() from any. Locks: none (call->wake is atomic). */
+ * Threads: the connection's libmicrohttpd thread; exchange_wake() from any. Locks: none. */
 #include "api/exchange.h"
 #include "api/server.h"
 #include "engine/base/mem.h"
@@ -17,7 +17,8 @@
 
 #define EXCHANGE_MAGIC 0xca11f00d
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
-#define EXCHANGE_SWALLOW 8         /* times the body limit that is read and thrown away before the connection is cut */
+#define EXCHANGE_SWALLOW                                                                                     \
+	8 /* times the body limit that is read and thrown away before the connection is cut */
 
 double exchange_now(void)
 {
@@ -37,7 +38,8 @@ static void exchange_make_id(struct exchange *x, const char *prefix)
 		n += snprintf(x->id + n, sizeof x->id - (size_t)n, "%02x", r[i]);
 }
 
-struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Connection *conn, const char *method, const char *url)
+struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Connection *conn,
+			      const char *method, const char *url)
 {
 	struct exchange *x = mem_new(sizeof *x);
 
@@ -52,7 +54,8 @@ struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Conne
 	x->route = router_find(method, x->path, &x->rest, &x->allow);
 	exchange_make_id(x, x->route ? x->route->id_prefix : "req");
 	if (!x->route && x->allow)
-		error_set(&x->error, RC_METHOD, NULL, "%s does not take %s, only %s", x->path, method, x->allow);
+		error_set(&x->error, RC_METHOD, NULL, "%s does not take %s, only %s", x->path, method,
+			  x->allow);
 	else if (!x->route)
 		error_set(&x->error, RC_NOT_FOUND, NULL, "no route %s", x->path);
 	return x;
@@ -78,7 +81,8 @@ void exchange_free(struct exchange **pc)
 
 /* ---- body ---- */
 
-static int exchange_grow_body(struct exchange *x, size_t need, size_t max, size_t max_total, atomic_size_t *total)
+static int exchange_grow_body(struct exchange *x, size_t need, size_t max, size_t max_total,
+			      atomic_size_t *total)
 {
 	size_t cap = x->body_cap ? x->body_cap : 4096, more;
 	char *p;
@@ -90,7 +94,8 @@ static int exchange_grow_body(struct exchange *x, size_t need, size_t max, size_
 	more = cap - x->body_cap;
 	if (atomic_fetch_add(total, more) + more > max_total) {
 		atomic_fetch_sub(total, more);
-		return error_set(&x->error, RC_BUSY, NULL, "too many bytes of request bodies in flight, try again");
+		return error_set(&x->error, RC_BUSY, NULL,
+				 "too many bytes of request bodies in flight, try again");
 	}
 	p = realloc(x->body, cap);
 	if (!p) {
@@ -102,7 +107,8 @@ static int exchange_grow_body(struct exchange *x, size_t need, size_t max, size_
 	return 0;
 }
 
-bool exchange_take_body(struct exchange *x, const char *data, size_t len, size_t max, size_t max_total, atomic_size_t *total)
+bool exchange_take_body(struct exchange *x, const char *data, size_t len, size_t max, size_t max_total,
+			atomic_size_t *total)
 {
 	x->body_seen += len;
 	if (x->error.rc)
@@ -112,7 +118,8 @@ bool exchange_take_body(struct exchange *x, const char *data, size_t len, size_t
 		exchange_drop_body(x, total);
 		return true;
 	}
-	if (x->body_len + len > x->body_cap && exchange_grow_body(x, x->body_len + len, max, max_total, total)) {
+	if (x->body_len + len > x->body_cap &&
+	    exchange_grow_body(x, x->body_len + len, max, max_total, total)) {
 		exchange_drop_body(x, total);
 		return true;
 	}
@@ -201,8 +208,8 @@ void exchange_wake(struct exchange *x, unsigned why)
 		MHD_resume_connection(x->connection);
 }
 
-/* Suspends first and says so second: a waker that comes between finds no EXCHANGE_PARKED and leaves its bits, which the
- * exchange below then sees. So exactly one side resumes. */
+/* Suspends first and says so second: a waker that comes between finds no EXCHANGE_PARKED and leaves its bits,
+ * which the exchange below then sees. So exactly one side resumes. */
 static void exchange_park(struct exchange *x)
 {
 	unsigned none = 0;
@@ -225,7 +232,8 @@ static void exchange_step(struct exchange *x)
 
 bool exchange_gone(const struct exchange *x)
 {
-	const union MHD_ConnectionInfo *i = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	const union MHD_ConnectionInfo *i =
+	    MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	ssize_t n;
 	char byte;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * exchange.h - one HTTP exchange, from its headers to its last byte: body, reply, stream, waiting.
- * Threads: the connection's libmicrohttpd thread; exchange_wake() from any. Locks: none (call->wake is atomic). */
+ * Threads: the connection's libmicrohttpd thread; exchange_wake() from any. Locks: none. */
 #ifndef API_EXCHANGE_H
 #define API_EXCHANGE_H
 
@@ -19,15 +19,16 @@ struct http;
 /* Why a waiting call is woken. */
 enum exchange_wake {
 	EXCHANGE_EVENTS = 1,    /* what it waits for has something new */
-	EXCHANGE_TICK = 2,      /* about a second went by: time for a keep-alive, and to see if the client is still there */
+	EXCHANGE_TICK = 2,      /* about a second went by: keep-alives, and is the client still there? */
 	EXCHANGE_STOPPING = 4,  /* the server ends: finish now */
 	EXCHANGE_PARKED = 8     /* internal: suspended in libmicrohttpd, the next waker must resume it */
 };
 
 /* What a call does after its handler returned: a stream's producer, or a reply that comes later. */
 struct exchange_work {
-	/* Runs on the connection's thread whenever exchange_wake() was called, and once at the start. A stream appends
-	 * to x->out and ends with exchange_finish(); a deferred call ends with exchange_reply() or exchange_fail(). */
+	/* Runs on the connection's thread whenever exchange_wake() was called, and once at the start. A
+	 * stream appends to x->out and ends with exchange_finish(); a deferred call ends with
+	 * exchange_reply() or exchange_fail(). */
 	void (*step)(struct exchange *x, void *arg, unsigned why);
 	/* The exchange is over, also when the client vanished: lets go of everything. */
 	void (*end)(void *arg);
@@ -59,11 +60,13 @@ struct exchange {
 	uint64_t sent;
 };
 
-struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Connection *conn, const char *method, const char *url);
+struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Connection *conn,
+			      const char *method, const char *url);
 void exchange_free(struct exchange **x);
-/* Adds body bytes; false when the connection should be dropped. Too large a body is swallowed up to a point, so that
- * the client gets to read the 413. */
-bool exchange_take_body(struct exchange *x, const char *data, size_t len, size_t max, size_t max_total, atomic_size_t *total);
+/* Adds body bytes; false when the connection should be dropped. Too large a body is swallowed up to a point,
+ * so that the client gets to read the 413. */
+bool exchange_take_body(struct exchange *x, const char *data, size_t len, size_t max, size_t max_total,
+			atomic_size_t *total);
 /* Gives the body's memory back once it was parsed. */
 void exchange_drop_body(struct exchange *x, atomic_size_t *total);
 

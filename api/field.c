@@ -38,7 +38,8 @@ int field_refuse(const struct field_at *at, const char *key, struct error *err, 
 	return rc;
 }
 
-int field_wrong_type(const struct field_at *at, const char *key, const json_t *v, const char *what, struct error *err)
+int field_wrong_type(const struct field_at *at, const char *key, const json_t *v, const char *what,
+		     struct error *err)
 {
 	return field_refuse(at, key, err, RC_INVALID, "expected %s, found %s", what, field_type(v));
 }
@@ -62,7 +63,8 @@ int field_bool(const struct field_at *at, const char *key, bool *io, struct erro
 	return 0;
 }
 
-int field_int(const struct field_at *at, const char *key, json_int_t min, json_int_t max, json_int_t *io, struct error *err)
+int field_int(const struct field_at *at, const char *key, json_int_t min, json_int_t max, json_int_t *io,
+	      struct error *err)
 {
 	json_t *v = field_any(at, key);
 	json_int_t n;
@@ -71,18 +73,20 @@ int field_int(const struct field_at *at, const char *key, json_int_t min, json_i
 		return 0;
 	if (json_is_integer(v))
 		n = json_integer_value(v);
-	else if (json_is_real(v) && fabs(json_real_value(v)) < 0x1p53 && trunc(json_real_value(v)) == json_real_value(v))
+	else if (json_is_real(v) && fabs(json_real_value(v)) < 0x1p53 &&
+		 trunc(json_real_value(v)) == json_real_value(v))
 		n = (json_int_t)json_real_value(v);
 	else
 		return field_wrong_type(at, key, v, "an integer", err);
 	if (n < min || n > max)
-		return field_refuse(at, key, err, RC_INVALID, "%lld is not between %lld and %lld", (long long)n,
-				    (long long)min, (long long)max);
+		return field_refuse(at, key, err, RC_INVALID, "%lld is not between %lld and %lld",
+				    (long long)n, (long long)min, (long long)max);
 	*io = n;
 	return 0;
 }
 
-int field_real(const struct field_at *at, const char *key, double min, double max, double *io, struct error *err)
+int field_real(const struct field_at *at, const char *key, double min, double max, double *io,
+	       struct error *err)
 {
 	json_t *v = field_any(at, key);
 	double x;
@@ -135,8 +139,8 @@ int field_object(const struct field_at *at, const char *key, struct field_at *io
 	return 0;
 }
 
-int field_element(const struct field_at *at, const char *key, json_t *array, size_t index, struct field_at *io,
-		  struct error *err)
+int field_element(const struct field_at *at, const char *key, json_t *array, size_t index,
+		  struct field_at *io, struct error *err)
 {
 	json_t *v = json_array_get(array, index);
 	char name[64];

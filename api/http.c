@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * http.c - the HTTP server: starts, ticks and stops libmicrohttpd, and leads each call through it.
- * Threads: control starts, ticks and stops; libmicrohttpd's threads run the callbacks. Lock: http (list of calls). */
+ * Threads: control starts, ticks and stops; libmicrohttpd's threads run callbacks. Lock: http. */
 #include "api/http.h"
 #include "api/exchange.h"
 #include "api/endpoint.h"
@@ -19,7 +19,7 @@
 
 #define HTTP_MAGIC 0x477b5eed
 #define HTTP_CONNECTION_MEMORY (128 * 1024)
-#define HTTP_MAX_HEADER_BYTES (32 * 1024) /* far below the memory above, so that the refusal is ours and is JSON */
+#define HTTP_MAX_HEADER_BYTES (32 * 1024) /* far below the memory above: the refusal is ours, in JSON */
 #define HTTP_MAX_HEADERS 100
 #define HTTP_IDLE_SECONDS 60
 #define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
@@ -75,7 +75,8 @@ struct http_header_sum {
 	size_t bytes, count;
 };
 
-static enum MHD_Result http_count_header(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
+static enum MHD_Result http_count_header(void *arg, enum MHD_ValueKind kind, const char *key,
+					 const char *value)
 {
 	struct http_header_sum *sum = arg;
 
@@ -99,17 +100,20 @@ static void http_check_head(struct http *h, struct exchange *x)
 	struct http_header_sum sum = { strlen(x->path), 0 };
 	bool post = !strcmp(x->method, "POST");
 
-	MHD_get_connection_values(x->connection, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, http_count_header, &sum);
+	MHD_get_connection_values(x->connection, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, http_count_header,
+				  &sum);
 	if (sum.bytes > HTTP_MAX_HEADER_BYTES || sum.count > HTTP_MAX_HEADERS)
-		error_set(&x->error, RC_HEADERS, NULL, "request headers larger than %d bytes or more than %d of them",
+		error_set(&x->error, RC_HEADERS, NULL,
+			  "request headers larger than %d bytes or more than %d of them",
 			  HTTP_MAX_HEADER_BYTES, HTTP_MAX_HEADERS);
 	else if (!x->error.rc && http_stopping(h))
 		error_set(&x->error, RC_DRAINING, NULL, "the server is shutting down");
-	else if (!x->error.rc && post && MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Encoding") &&
+	else if (!x->error.rc && post &&
+		 MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Encoding") &&
 		 !http_header_is(x, "Content-Encoding", "identity"))
 		error_set(&x->error, RC_MEDIA, NULL, "compressed request bodies are not accepted");
-	/* A browser sends any other type across origins without asking first; so this is also a guard against pages
-	 * that talk to a server on the loopback address. */
+	/* A browser sends any other type across origins without asking first; so this is also a guard against
+	 * pages that talk to a server on the loopback address. */
 	else if (!x->error.rc && post && !http_header_is(x, "Content-Type", "application/json"))
 		error_set(&x->error, RC_MEDIA, NULL, "expected Content-Type: application/json");
 }
@@ -120,7 +124,8 @@ static bool http_may_refuse_now(const struct exchange *x, size_t max_body)
 	const char *expect = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Expect");
 	const char *length = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
 
-	return (expect && !strcasecmp(expect, "100-continue")) || (length && strtoull(length, NULL, 10) > 8 * max_body);
+	return (expect && !strcasecmp(expect, "100-continue")) ||
+	       (length && strtoull(length, NULL, 10) > 8 * max_body);
 }
 
 static void http_begin(struct http *h, struct exchange *x)
@@ -132,13 +137,22 @@ static void http_begin(struct http *h, struct exchange *x)
 	lock_drop(&h->lock);
 	http_check_head(h, x);
 	if (!x->error.rc && length && strtoull(length, NULL, 10) > h->options.max_body)
-		error_set(&x->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes", h->options.max_body);
+		error_set(&x->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes",
+			  h->options.max_body);
 	if (x->error.rc && http_may_refuse_now(x, h->options.max_body))
 		exchange_fail(x, &x->error);
 }
 
-static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const char *url, const char *method,
-				   const char *version, const char *data, size_t *len, void **state)
+static bool http_take(struct http *h, struct exchange *x, const char *data, size_t n)
+{
+	const struct http_options *o = &h->options;
+
+	return exchange_take_body(x, data, n, o->max_body, o->max_body_total, &h->body_total);
+}
+
+static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const char *url,
+				   const char *method, const char *version, const char *data, size_t *len,
+				   void **state)
 {
 	struct http *h = arg;
 	struct exchange *x = *state;
@@ -154,7 +168,7 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 	if (x->status)
 		return MHD_YES;
 	if (n)
-		return exchange_take_body(x, data, n, h->options.max_body, h->options.max_body_total, &h->body_total) ? MHD_YES : MHD_NO;
+		return http_take(h, x, data, n) ? MHD_YES : MHD_NO;
 	if (x->work.step)
 		return exchange_advance(x);
 	if (x->error.rc)
@@ -170,9 +184,9 @@ static void http_log(const struct exchange *x)
 	double ms = (exchange_now() - x->started) * 1e3;
 	unsigned long long sent = x->sent;
 
-#define HTTP_LOG(level) \
-	log_event(level, "http", "id=%s method=%s path=%s status=%d error=%s ms=%.1f bytes=%llu", x->id, LOGQ(x->method), \
-		  LOGQ(x->path), x->status, x->failed[0] ? x->failed : "-", ms, sent)
+#define HTTP_LOG(level)                                                                                      \
+	log_event(level, "http", "id=%s method=%s path=%s status=%d error=%s ms=%.1f bytes=%llu", x->id,     \
+		  LOGQ(x->method), LOGQ(x->path), x->status, x->failed[0] ? x->failed : "-", ms, sent)
 	/* Two call sites, so that a flood of good requests cannot crowd out the failures. */
 	if (x->status >= 500)
 		HTTP_LOG(LOG_LV_WARN);
@@ -181,7 +195,8 @@ static void http_log(const struct exchange *x)
 #undef HTTP_LOG
 }
 
-static void http_completed(void *arg, struct MHD_Connection *conn, void **state, enum MHD_RequestTerminationCode why)
+static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
+			   enum MHD_RequestTerminationCode why)
 {
 	struct http *h = arg;
 	struct exchange *x = *state;
@@ -237,13 +252,13 @@ static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
 		{ MHD_OPTION_END, 0, NULL },
 	};
 
-	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
-				NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
+	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
+				0, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
 				MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, h,
 				MHD_OPTION_CONNECTION_LIMIT, connections > threads ? connections : threads,
 				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
-				MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_ARRAY, pool,
-				MHD_OPTION_END);
+				MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_ARRAY,
+				pool, MHD_OPTION_END);
 }
 
 int http_start(const struct http_options *o, struct engine *e, struct http **ret_h, struct buf *why)

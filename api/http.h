@@ -15,15 +15,15 @@ struct http;
 
 /* Zero-initialise; 0 and NULL mean the defaults in brackets. */
 struct http_options {
-	const char *listen;        /* "ADDR:PORT" or "[ADDR6]:PORT", numeric or localhost; port 0: any [HTTP_DEFAULT_LISTEN] */
-	int listen_fd;             /* > 0: a listening socket to use instead (socket activation); taken over on success */
+	const char *listen;        /* "ADDR:PORT", "[ADDR6]:PORT"; port 0: any [HTTP_DEFAULT_LISTEN] */
+	int listen_fd;             /* > 0: a listening socket to use instead; taken over on success */
 	const char *version;       /* for GET /version [""] */
 	int max_connections;       /* [256] */
 	int threads;               /* of libmicrohttpd; parsing and tokenizing happen on them [4] */
 	size_t max_body;           /* bytes of one request's body, more is 413 [8 MiB] */
 	size_t max_body_total;     /* of all bodies held at once, more is 503 [8 * max_body] */
 	double keep_alive;         /* seconds of silence after which a parked stream gets a comment [4] */
-	double stall;              /* seconds without an engine step, with work to do, that turn /ready red [120] */
+	double stall;              /* seconds with work but no engine step that turn /ready red [120] */
 };
 
 /* Listens and serves `e`, which must outlive the server. `why` names the address and the errno.

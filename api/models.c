@@ -13,9 +13,10 @@ static json_t *models_object(const struct exchange *x)
 {
 	int context = engine_max_context(x->engine);
 	/* Three names for one truth: clients look for one or another. */
-	json_t *o = json_pack("{s:s, s:s, s:I, s:s, s:i, s:i, s:i}", "id", engine_model_name(x->engine), "object", "model",
-			      "created", (json_int_t)http_started(x->http), "owned_by", "dsv4d", "context_length", context,
-			      "max_model_len", context, "context_window", context);
+	json_t *o =
+	    json_pack("{s:s, s:s, s:I, s:s, s:i, s:i, s:i}", "id", engine_model_name(x->engine), "object",
+		      "model", "created", (json_int_t)http_started(x->http), "owned_by", "dsv4d",
+		      "context_length", context, "max_model_len", context, "context_window", context);
 
 	must(o);
 	return o;
@@ -43,7 +44,8 @@ void models_show(struct exchange *x)
 
 void models_version(struct exchange *x)
 {
-	exchange_reply(x, MHD_HTTP_OK, json_pack("{s:s, s:s}", "name", "dsv4d", "version", http_version(x->http)));
+	exchange_reply(x, MHD_HTTP_OK,
+		       json_pack("{s:s, s:s}", "name", "dsv4d", "version", http_version(x->http)));
 }
 
 static void models_unwell(struct exchange *x, const char *why)
@@ -66,7 +68,8 @@ void models_health(struct exchange *x)
 		exchange_reply(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "ok"));
 }
 
-/* Red as soon as a request sent now would not be served: failed, draining, or work to do and no step for long. */
+/* Red as soon as a request sent now would not be served: failed, draining, or work to do and no step for
+ * long. */
 void models_ready(struct exchange *x)
 {
 	struct engine_status s;
@@ -79,6 +82,8 @@ void models_ready(struct exchange *x)
 	else if (s.running + s.queued > 0 && s.step_age > http_stall(x->http))
 		models_unwell(x, "the engine has made no step for too long");
 	else
-		exchange_reply(x, MHD_HTTP_OK, json_pack("{s:s, s:s, s:i, s:i}", "status", "ready", "model",
-						     engine_model_name(x->engine), "running", s.running, "queued", s.queued));
+		exchange_reply(x, MHD_HTTP_OK,
+			       json_pack("{s:s, s:s, s:i, s:i}", "status", "ready", "model",
+					 engine_model_name(x->engine), "running", s.running, "queued",
+					 s.queued));
 }

@@ -8,7 +8,8 @@
 #include <string.h>
 
 const struct route router_table[] = {
-#define ROUTE(method, path, access, prefix, handler, text) { method, path, ROUTE_##access, prefix, handler, text },
+#define ROUTE(method, path, access, prefix, handler, text)                                                   \
+	{ method, path, ROUTE_##access, prefix, handler, text },
 #include "api/routes.def"
 #undef ROUTE
 };
@@ -24,7 +25,8 @@ static const char *router_match(const char *pattern, const char *path)
 	return strncmp(pattern, path, n - 1) || !path[n - 1] ? NULL : path + n - 1;
 }
 
-const struct route *router_find(const char *method, const char *path, const char **ret_rest, const char **ret_allow)
+const struct route *router_find(const char *method, const char *path, const char **ret_rest,
+				const char **ret_allow)
 {
 	*ret_allow = NULL;
 	*ret_rest = "";

@@ -22,9 +22,10 @@ struct route {
 extern const struct route router_table[];
 extern const int router_count;
 
-/* NULL when none matches; *ret_allow is then the method that the path would take, or NULL. *ret_rest is what stands
- * for a final "*", pointing into path. */
-const struct route *router_find(const char *method, const char *path, const char **ret_rest, const char **ret_allow);
+/* NULL when none matches; *ret_allow is then the method that the path would take, or NULL. *ret_rest is what
+ * stands for a final "*", pointing into path. */
+const struct route *router_find(const char *method, const char *path, const char **ret_rest,
+				const char **ret_allow);
 
 /* The handlers. */
 #define ROUTE(method, path, access, prefix, handler, text) route_f handler;

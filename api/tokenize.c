@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef int tokenize_f(struct exchange *x, const struct field_at *body, struct buf *ret_reply, struct error *err);
+typedef int tokenize_f(struct exchange *x, const struct field_at *body, struct buf *ret_reply,
+		       struct error *err);
 
 /* Parses the body, lets f write a reply, sends it or the error. */
 static void tokenize_run(struct exchange *x, tokenize_f *f)
@@ -75,7 +76,8 @@ static int tokenize_prompt(struct exchange *x, json_t *body, struct token_ids *i
 /* ---- text to tokens ---- */
 
 /* {"text" (or "content", "prompt"): string, "parse_special": false}, or "messages" and what renders them. */
-static int tokenize_text(struct exchange *x, const struct field_at *b, struct token_ids *ids, struct error *err)
+static int tokenize_text(struct exchange *x, const struct field_at *b, struct token_ids *ids,
+			 struct error *err)
 {
 	static const char *const names[] = { "text", "content", "prompt" };
 	const char *text = NULL;
@@ -95,14 +97,16 @@ static int tokenize_text(struct exchange *x, const struct field_at *b, struct to
 	return tokenize_prompt(x, b->object, ids, err);
 }
 
-static int tokenize_tokens(struct exchange *x, const struct field_at *b, struct buf *ret_reply, struct error *err)
+static int tokenize_tokens(struct exchange *x, const struct field_at *b, struct buf *ret_reply,
+			   struct error *err)
 {
 	struct token_ids ids = { 0 };
 	int rc = tokenize_text(x, b, &ids, err);
 
 	if (!rc) {
 		/* Written directly: as JSON objects a large text's tokens would take 30 times the memory. */
-		buf_printf(ret_reply, "{\"count\":%d,\"max_model_len\":%d,\"tokens\":[", ids.n, engine_max_context(x->engine));
+		buf_printf(ret_reply, "{\"count\":%d,\"max_model_len\":%d,\"tokens\":[", ids.n,
+			   engine_max_context(x->engine));
 		for (int i = 0; i < ids.n; i++)
 			buf_printf(ret_reply, i ? ",%d" : "%d", ids.id[i]);
 		buf_adds(ret_reply, "]}\n");
@@ -132,7 +136,8 @@ static void tokenize_reply_text(struct buf *reply, const char *key, const char *
 	json_decref(o);
 }
 
-static int tokenize_ids(struct exchange *x, const struct field_at *b, struct token_ids *ids, struct error *err)
+static int tokenize_ids(struct exchange *x, const struct field_at *b, struct token_ids *ids,
+			struct error *err)
 {
 	int vocab = tokenizer_vocab(engine_tokenizer(x->engine));
 	json_t *tokens = NULL;
@@ -157,7 +162,8 @@ static int tokenize_ids(struct exchange *x, const struct field_at *b, struct tok
 }
 
 /* {"tokens": [ids], "skip_special": false} */
-static int tokenize_untokens(struct exchange *x, const struct field_at *b, struct buf *ret_reply, struct error *err)
+static int tokenize_untokens(struct exchange *x, const struct field_at *b, struct buf *ret_reply,
+			     struct error *err)
 {
 	struct token_ids ids = { 0 };
 	struct buf text = { 0 };
@@ -183,7 +189,8 @@ void tokenize_detokenize(struct exchange *x)
 /* ---- messages to the prompt ---- */
 
 /* A chat request's body: messages, tools, thinking controls. */
-static int tokenize_apply(struct exchange *x, const struct field_at *b, struct buf *ret_reply, struct error *err)
+static int tokenize_apply(struct exchange *x, const struct field_at *b, struct buf *ret_reply,
+			  struct error *err)
 {
 	struct prompt *p;
 	struct token_ids ids = { 0 };

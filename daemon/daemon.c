@@ -38,7 +38,7 @@ int daemon_configure(const struct daemon_flags *f, struct conf *ret_c, struct bu
 	conf_init(&c);
 	r = conf_load(&c, daemon_config_path(f), why);
 	if (r == -ENOENT && !f->config) {
-		buf_clear(why);
+		buf_fini(why);
 		r = 0;
 	}
 	for (int i = 0; i < CONF_COUNT && !r; i++)

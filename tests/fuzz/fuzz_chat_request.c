@@ -19,7 +19,8 @@ static void fuzz_check(const struct engine *e, json_t *body, struct error *err)
 	must(json_array_size(r.messages) > 0 && r.spec.messages == r.messages);
 	must(r.spec.sampling.n_stop <= GEN_MAX_STOPS && r.spec.sampling.top_logprobs <= GEN_MAX_TOP_LOGPROBS);
 	for (int i = 0; i < r.spec.sampling.n_bias; i++)
-		must(r.spec.sampling.bias[i].token >= 0 && r.spec.sampling.bias[i].token < engine_config(e)->vocab_size);
+		must(r.spec.sampling.bias[i].token >= 0 &&
+		     r.spec.sampling.bias[i].token < engine_config(e)->vocab_size);
 	chat_request_fini(&r);
 }
 

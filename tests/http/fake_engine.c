@@ -178,7 +178,8 @@ static void fake_put(struct generation *g, struct gen_event ev, const char *text
 
 static void fake_finish(struct generation *g, enum gen_finish f, int rc, const char *detail)
 {
-	fake_put(g, (struct gen_event){ .kind = GEN_EV_FINISH, .finish = f, .rc = rc }, detail, strlen(detail));
+	fake_put(g, (struct gen_event){ .kind = GEN_EV_FINISH, .finish = f, .rc = rc }, detail,
+		 strlen(detail));
 }
 
 /* False when cancelled. */
@@ -215,7 +216,10 @@ static void fake_step(struct generation *g, const char *s, size_t len)
 	switch (s[0]) {
 	case 'r': fake_put(g, (struct gen_event){ .kind = GEN_EV_REASONING }, s + 1, n); break;
 	case 'c': fake_put(g, (struct gen_event){ .kind = GEN_EV_CONTENT }, s + 1, n); break;
-	case 'b': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_BEGIN, .tool_id = mem_strdup("call_1") }, s + 1, n); break;
+	case 'b':
+		fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_BEGIN, .tool_id = mem_strdup("call_1") },
+			 s + 1, n);
+		break;
 	case 'a': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_ARGS }, s + 1, n); break;
 	case 'e': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_END }, "", 0); break;
 	case 'l': fake_logprob(g, text, false); break;
@@ -280,13 +284,16 @@ static json_t *fake_describe(const struct generation_spec *s)
 		snprintf(key, sizeof key, "%d", p->bias[i].token);
 		json_object_set_new(bias, key, json_real((double)p->bias[i].bias));
 	}
-	o = json_pack("{s:O, s:O*, s:b, s:i, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:b, s:I, s:o, s:o, s:b, s:i, s:b, s:s}",
-		      "messages", s->messages, "tools", s->tools, "thinking", s->thinking, "effort", (int)s->effort,
-		      "max_tokens", s->max_tokens, "temperature", (double)p->temperature, "top_p", (double)p->top_p,
-		      "min_p", (double)p->min_p, "top_k", p->top_k, "repetition_penalty", (double)p->repetition_penalty,
-		      "presence_penalty", (double)p->presence_penalty, "frequency_penalty", (double)p->frequency_penalty,
-		      "has_seed", p->has_seed, "seed", (json_int_t)p->seed, "bias", bias, "stop", stops, "logprobs",
-		      p->logprobs, "top_logprobs", p->top_logprobs, "ignore_eos", p->ignore_eos, "label", s->label);
+	o = json_pack("{s:O, s:O*, s:b, s:i, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:b, s:I, s:o, s:o, "
+		      "s:b, s:i, s:b, s:s}",
+		      "messages", s->messages, "tools", s->tools, "thinking", s->thinking, "effort",
+		      (int)s->effort, "max_tokens", s->max_tokens, "temperature", (double)p->temperature,
+		      "top_p", (double)p->top_p, "min_p", (double)p->min_p, "top_k", p->top_k,
+		      "repetition_penalty", (double)p->repetition_penalty, "presence_penalty",
+		      (double)p->presence_penalty, "frequency_penalty", (double)p->frequency_penalty,
+		      "has_seed", p->has_seed, "seed", (json_int_t)p->seed, "bias", bias, "stop", stops,
+		      "logprobs", p->logprobs, "top_logprobs", p->top_logprobs, "ignore_eos", p->ignore_eos,
+		      "label", s->label);
 	must(o);
 	return o;
 }
@@ -302,7 +309,8 @@ static int fake_refuse(const char *script, struct buf *why)
 	}
 }
 
-int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g, struct buf *why)
+int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
+		  struct buf *why)
 {
 	json_t *m = json_array_get(spec->messages, json_array_size(spec->messages) - 1);
 	const char *script = json_string_value(json_object_get(m, "content"));

@@ -7,8 +7,9 @@
 #include "engine/engine.h"
 
 /* A script is "step|step|...", each a letter and its argument:
- *   rTEXT reasoning   cTEXT content   bNAME begin a call   aTEXT its arguments   e end it   lID a token's logprob
- *   L the same, of reasoning   *N repeat the previous step N more times   w wait for fake_engine_release() or a cancel
+ *   rTEXT reasoning   cTEXT content   bNAME begin a call   aTEXT its arguments   e end it
+ *   lID a token's logprob   LID the same, of reasoning   *N repeat the previous step N more times
+ *   w wait for fake_engine_release() or a cancel
  *   s finish stop   n finish length   t finish tool_calls   i finish length, incomplete_tool_call
  *   xTEXT finish with RC_KERNEL   y finish cancelled by the operator
  * and, as the first step, refusals by engine_submit: Q busy, D draining, P context, IPATH invalid.

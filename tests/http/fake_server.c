@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* fake_server MODEL_DIR MAX_BODY KEEP_ALIVE_SECONDS THREADS; prints its address, then answers each command with a
- * line: tick | release | wait-live N | counts | last | drain | fail TEXT | stall SECONDS | well | stop. */
+/* fake_server MODEL_DIR MAX_BODY KEEP_ALIVE_SECONDS THREADS; prints its address, then answers each command
+ * with a line: tick | release | wait-live N | counts | last | drain | fail TEXT | stall SECONDS | well |
+ * stop. */
 static void fake_server_status(struct engine *e, const char *word, const char *arg)
 {
 	struct engine_status s = { 0 };

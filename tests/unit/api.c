@@ -80,8 +80,17 @@ static void test_error_bodies_name_param_and_code(void **state)
 
 static void test_listen_addresses(void **state)
 {
-	static const char *const bad[] = { "", ":80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999", "example.org:80",
-					   "[::1:80", "1.2.3:", "127.0.0.1:-1", "300.0.0.1:80" };
+	static const char *const bad[] = { "",
+					   ":80",
+					   "127.0.0.1",
+					   "127.0.0.1:",
+					   "127.0.0.1:x",
+					   "127.0.0.1:99999",
+					   "example.org:80",
+					   "[::1:80",
+					   "1.2.3:",
+					   "127.0.0.1:-1",
+					   "300.0.0.1:80" };
 	static const char *const good[] = { "127.0.0.1:0", "localhost:0" };
 	struct buf why = { 0 };
 	char name[ENDPOINT_MAX];
@@ -108,7 +117,8 @@ static void test_only_health_is_open(void **state)
 {
 	(void)state;
 	for (int i = 0; i < router_count; i++) {
-		assert_true((router_table[i].access == ROUTE_OPEN) == !strcmp(router_table[i].path, "/health"));
+		assert_true((router_table[i].access == ROUTE_OPEN) ==
+			    !strcmp(router_table[i].path, "/health"));
 		assert_true(strlen(router_table[i].text) > 0);
 	}
 }
@@ -125,7 +135,8 @@ static int chat_see(void *arg, const struct gen_event *ev)
 	return ++seen->n == seen->cancel_at;
 }
 
-static int chat_try(struct engine *e, const char *script, struct chat_seen *seen, json_t **ret_response, struct buf *why)
+static int chat_try(struct engine *e, const char *script, struct chat_seen *seen, json_t **ret_response,
+		    struct buf *why)
 {
 	json_t *body = json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", script);
 	int rc = chat_run(e, body, chat_see, seen, ret_response, why);
