@@ -27,7 +27,8 @@ static char *checkpoint_path(const char *dir, const char *name)
 }
 
 /* With headers only, whatever is absent is noted and the rest described. */
-static void checkpoint_note(struct checkpoint *ck, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void checkpoint_note(struct checkpoint *ck, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 static void checkpoint_note(struct checkpoint *ck, const char *fmt, ...)
 {
 	va_list ap;
@@ -46,7 +47,8 @@ static void checkpoint_note(struct checkpoint *ck, const char *fmt, ...)
 static int checkpoint_slurp(const char *dir, const char *name, size_t max, struct buf *text, struct buf *why)
 {
 	char *path = checkpoint_path(dir, name);
-	int rc = access(path, F_OK) < 0 && errno == ENOENT ? RC_NOT_FOUND : mapfile_slurp(path, max, text, why);
+	int rc = access(path, F_OK) < 0 && errno == ENOENT ? RC_NOT_FOUND
+							   : mapfile_slurp(path, max, text, why);
 
 	free(path);
 	return rc;
@@ -95,10 +97,12 @@ static int checkpoint_scan(struct checkpoint *ck, struct buf *why)
 	while (rc == 0 && (e = readdir(d)) != NULL) {
 		size_t n = strlen(e->d_name);
 
-		if (e->d_name[0] == '.' || n < sizeof suffix || strcmp(e->d_name + n - sizeof suffix + 1, suffix) != 0)
+		if (e->d_name[0] == '.' || n < sizeof suffix ||
+		    strcmp(e->d_name + n - sizeof suffix + 1, suffix) != 0)
 			continue;
 		if (ck->n_files == CHECKPOINT_MAX_FILES)
-			rc = buf_why(why, RC_MODEL, "%s: more than %d .safetensors files", ck->dir, CHECKPOINT_MAX_FILES);
+			rc = buf_why(why, RC_MODEL, "%s: more than %d .safetensors files", ck->dir,
+				     CHECKPOINT_MAX_FILES);
 		else
 			checkpoint_add_file(ck, e->d_name);
 	}
@@ -136,14 +140,16 @@ static int checkpoint_header(struct checkpoint *ck, struct checkpoint_file *f, e
 			     struct buf *why)
 {
 	char *path = checkpoint_path(ck->dir, f->name);
-	int rc = safetensors_open(path, f->name, &f->st, mode == CHECKPOINT_HEADERS ? &f->missing : NULL, why);
+	int rc = safetensors_open(path, f->name, &f->st, mode == CHECKPOINT_HEADERS ? &f->missing : NULL,
+				  why);
 
 	if (rc == -ENOENT && mode == CHECKPOINT_HEADERS) {
 		f->absent = true;
 		checkpoint_note(ck, "%s: the index names it, but there is no such file", f->name);
 		rc = 0;
 	} else if (rc == 0 && f->missing) {
-		checkpoint_note(ck, "%s: %" PRIu64 " of %" PRIu64 " bytes are not there", f->name, f->missing, f->st.size);
+		checkpoint_note(ck, "%s: %" PRIu64 " of %" PRIu64 " bytes are not there", f->name, f->missing,
+				f->st.size);
 	}
 	if (rc == 0 && mode == CHECKPOINT_MAP)
 		rc = mapfile_open(&f->map, path, why);
@@ -174,8 +180,8 @@ static int checkpoint_names(struct checkpoint *ck, struct buf *why)
 			ck->bytes += t->bytes;
 			rc = nametab_put(&ck->names, t->name, at, &old);
 			if (rc == 0)
-				return buf_why(why, RC_MODEL, "%s: tensor %s: also in %s", ck->file[f].name, t->name,
-					       ck->file[ck->tensor[old].file].name);
+				return buf_why(why, RC_MODEL, "%s: tensor %s: also in %s", ck->file[f].name,
+					       t->name, ck->file[ck->tensor[old].file].name);
 			if (rc < 0)
 				return buf_why(why, rc, "%s: out of memory for %zu tensors", ck->dir, n);
 		}
@@ -184,7 +190,8 @@ static int checkpoint_names(struct checkpoint *ck, struct buf *why)
 	return 0;
 }
 
-/* Index and headers must tell the same: a tensor that either lacks means that files of two releases are mixed. */
+/* Index and headers must tell the same: a tensor that either lacks means that files of two releases are
+ * mixed. */
 static int checkpoint_agree(const struct checkpoint *ck, const struct checkpoint_index *ix, struct buf *why)
 {
 	int i, present = 0;
@@ -200,12 +207,14 @@ static int checkpoint_agree(const struct checkpoint *ck, const struct checkpoint
 		f = bsearch(&key, ck->file, (size_t)ck->n_files, sizeof key, checkpoint_by_name);
 		must(f != NULL);
 		if (!f->absent)
-			return buf_why(why, RC_MODEL, CHECKPOINT_INDEX ": tensor %s: expected in %s, found in %s",
+			return buf_why(why, RC_MODEL,
+				       CHECKPOINT_INDEX ": tensor %s: expected in %s, found in %s",
 				       ix->entry[i].tensor, file, t ? ck->file[t->file].name : "no file");
 		present--;
 	}
 	if (present != ck->n_tensors)
-		return buf_why(why, RC_MODEL, CHECKPOINT_INDEX ": expected the %d tensors that the files hold, found %d",
+		return buf_why(why, RC_MODEL,
+			       CHECKPOINT_INDEX ": expected the %d tensors that the files hold, found %d",
 			       ck->n_tensors, present);
 	return 0;
 }
@@ -242,7 +251,9 @@ int checkpoint_open(const char *dir, enum checkpoint_mode mode, struct checkpoin
 	if (rc == 0 && ck->has_index)
 		rc = checkpoint_agree(ck, &ix, why);
 	if (rc == 0 && ix.total_size >= 0 && ck->has_index && (uint64_t)ix.total_size != ck->bytes)
-		checkpoint_note(ck, CHECKPOINT_INDEX ": total_size is %" PRId64 ", the tensors have %" PRIu64 " bytes",
+		checkpoint_note(ck,
+				CHECKPOINT_INDEX ": total_size is %" PRId64 ", the tensors have %" PRIu64
+						 " bytes",
 				ix.total_size, ck->bytes);
 	checkpoint_index_fini(&ix);
 	if (rc) {

@@ -17,7 +17,7 @@
 #define CHECKPOINT_MAX_NOTES 64 /* kept; more are only counted */
 
 enum checkpoint_mode {
-	CHECKPOINT_HEADERS, /* reads headers only, never maps; absent files and data become notes, not errors */
+	CHECKPOINT_HEADERS, /* reads headers only, never maps; absent files and data become notes */
 	CHECKPOINT_MAP      /* maps every file; anything absent is an error */
 };
 
@@ -48,8 +48,9 @@ struct checkpoint {
 	int n_notes;
 };
 
-/* Reads DIR/config.json, generation_config.json if there, and the headers of the .safetensors files: those that
- * model.safetensors.index.json names, else all in the directory. RC_MODEL, RC_UNSUPPORTED, -ENOMEM, -errno. */
+/* Reads DIR/config.json, generation_config.json if there, and the headers of the .safetensors files: those
+ * that model.safetensors.index.json names, else all in the directory. RC_MODEL, RC_UNSUPPORTED, -ENOMEM,
+ * -errno. */
 int checkpoint_open(const char *dir, enum checkpoint_mode mode, struct checkpoint **ret_ck, struct buf *why);
 void checkpoint_free(struct checkpoint **ck);
 /* NULL when absent. */

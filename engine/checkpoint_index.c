@@ -124,7 +124,8 @@ static bool checkpoint_index_object(struct checkpoint_index_reader *r)
 			map = true;
 			if (!checkpoint_index_map(r))
 				return false;
-		} else if (strcmp(key, "metadata") == 0 ? !checkpoint_index_metadata(r) : !jscan_skip(&r->s)) {
+		} else if (strcmp(key, "metadata") == 0 ? !checkpoint_index_metadata(r)
+							: !jscan_skip(&r->s)) {
 			return false;
 		}
 	}

@@ -23,7 +23,7 @@ struct checkpoint_index {
 	char *text;                 /* owns the tensors' names */
 };
 
-/* Takes over *json (malloc'd) whatever happens. RC_MODEL names the entry; a file name with a '/' is refused. */
+/* Takes over *json (malloc'd) whatever happens. A file name with a '/' is RC_MODEL. */
 int checkpoint_index_parse(char **json, size_t len, struct checkpoint_index *ret_ix, struct buf *why);
 void checkpoint_index_fini(struct checkpoint_index *ix);
 

@@ -91,7 +91,8 @@ static void inspect_kv_sizes(struct inspect_report *r)
 	for (i = 0; i < INSPECT_N_KV; i++) {
 		struct inspect_kv *v = &r->kv[i];
 
-		v->per_token = r->layers[1] * (double)(v->row + v->key) / 4 + r->layers[2] * (double)v->row / 128;
+		v->per_token = r->layers[1] * (double)(v->row + v->key) / 4 +
+			       r->layers[2] * (double)v->row / 128;
 		v->window = (int64_t)c->window * v->row * c->n_layers;
 		v->at_max = v->per_token * c->max_context;
 	}

@@ -16,7 +16,9 @@ static const struct {
 	const char *name;
 	enum inventory_fault fault;
 } inspect_faults[] = {
-	{ "missing", INVENTORY_MISSING }, { "unexpected", INVENTORY_UNEXPECTED }, { "mismatched", INVENTORY_MISMATCHED },
+	{ "missing", INVENTORY_MISSING },
+	{ "unexpected", INVENTORY_UNEXPECTED },
+	{ "mismatched", INVENTORY_MISMATCHED },
 };
 
 static const char *inspect_routed(const struct inspect_report *r)
@@ -37,7 +39,7 @@ static bool inspect_complete(const struct inspect_report *r)
 	for (f = 0; f < r->ck->n_files; f++)
 		if (r->ck->file[f].absent || r->ck->file[f].missing)
 			return false;
-	return r->inv.n[INVENTORY_MISSING] + r->inv.n[INVENTORY_UNEXPECTED] + r->inv.n[INVENTORY_MISMATCHED] == 0;
+	return inventory_verdict(&r->inv, NULL) == 0;
 }
 
 static struct inspect_count inspect_mtp(const struct inspect_report *r)
@@ -72,20 +74,24 @@ static void inspect_text_model(const struct inspect_report *r, struct buf *out)
 	struct inspect_count mtp = inspect_mtp(r);
 	char size[32];
 
-	buf_printf(out, "%s: deepseek_v4, %d layers (%d window, %d ratio 4, %d ratio 128), hidden %d, %d heads of %d\n",
-		   r->ck->dir, c->n_layers, r->layers[0], r->layers[1], r->layers[2], c->hidden_size, c->n_heads,
-		   c->head_dim);
-	buf_printf(out, "experts     %d, %d per token, %d shared, %d hash layers, stored as %s\n", c->n_experts,
-		   c->experts_per_tok, c->n_shared_experts, c->n_hash_layers, inspect_routed(r));
-	buf_printf(out, "context     %d, vocabulary %d, index_topk %d, window %d\n", c->max_context, c->vocab_size,
-		   c->index_topk, c->window);
-	buf_printf(out, "parameters  %" PRId64 ", and %" PRId64 " in draft blocks\n", r->parameters, r->mtp_parameters);
+	buf_printf(out, "%s: deepseek_v4, hidden %d, %d heads of %d\n", r->ck->dir, c->hidden_size,
+		   c->n_heads, c->head_dim);
+	buf_printf(out, "layers      %d: %d window, %d ratio 4, %d ratio 128\n", c->n_layers, r->layers[0],
+		   r->layers[1], r->layers[2]);
+	buf_printf(out, "experts     %d, %d per token, %d shared, %d hash layers, stored as %s\n",
+		   c->n_experts, c->experts_per_tok, c->n_shared_experts, c->n_hash_layers,
+		   inspect_routed(r));
+	buf_printf(out, "context     %d, vocabulary %d, index_topk %d, window %d\n", c->max_context,
+		   c->vocab_size, c->index_topk, c->window);
+	buf_printf(out, "parameters  %" PRId64 ", and %" PRId64 " in draft blocks\n", r->parameters,
+		   r->mtp_parameters);
 	buf_printf(out, "tensors     %d in %d files\n", r->ck->n_tensors, r->ck->n_files);
-	buf_printf(out, "bytes       %" PRIu64 " (%s)\n", r->ck->bytes, inspect_size((double)r->ck->bytes, size));
+	buf_printf(out, "bytes       %" PRIu64 " (%s)\n", r->ck->bytes,
+		   inspect_size((double)r->ck->bytes, size));
 	buf_printf(out, "draft       %s", inspect_mtp_form(r));
 	if (c->n_mtp)
-		buf_printf(out, ": %d block%s, %" PRId64 " tensors, %" PRIu64 " bytes", c->n_mtp, c->n_mtp > 1 ? "s" : "",
-			   mtp.tensors, mtp.bytes);
+		buf_printf(out, ": %d block%s, %" PRId64 " tensors, %" PRIu64 " bytes", c->n_mtp,
+			   c->n_mtp > 1 ? "s" : "", mtp.tensors, mtp.bytes);
 	buf_addc(out, '\n');
 }
 
@@ -99,16 +105,18 @@ static void inspect_text_weights(const struct inspect_report *r, struct buf *out
 		if (r->dtype[i].tensors)
 			buf_printf(out, "%-10s %8" PRId64 " %18" PRIu64 "\n", safetensors_dtype_name(i),
 				   r->dtype[i].tensors, r->dtype[i].bytes);
-	buf_printf(out, "\n%-10s %8s %18s %18s %14s %14s\n", "family", "tensors", "bytes", "draft bytes", "read/token",
-		   "+ cache, full");
+	buf_printf(out, "\n%-10s %8s %18s %18s %14s %14s\n", "family", "tensors", "bytes", "draft bytes",
+		   "read/token", "+ cache, full");
 	for (i = 0; i < INVENTORY_N_FAMILY; i++) {
 		const struct inspect_family *f = &r->family[i];
 
-		buf_printf(out, "%-10s %8" PRId64 " %18" PRIu64 " %18" PRIu64 " %14s %14s\n", inspect_family_name(i),
-			   f->main.tensors + f->mtp.tensors, f->main.bytes, f->mtp.bytes, inspect_size(f->read, size),
+		buf_printf(out, "%-10s %8" PRId64 " %18" PRIu64 " %18" PRIu64 " %14s %14s\n",
+			   inspect_family_name(i), f->main.tensors + f->mtp.tensors, f->main.bytes,
+			   f->mtp.bytes, inspect_size(f->read, size),
 			   f->cache_read > 0 ? inspect_size(f->cache_read, cache) : "-");
 	}
-	buf_adds(out, "(a family reads what its ops are given; the matrices of compressor and indexer belong to gemm)\n");
+	buf_adds(out, "(a family reads what its ops are given; the matrices of compressor and indexer belong "
+		      "to gemm)\n");
 }
 
 static void inspect_text_kv(const struct inspect_report *r, struct buf *out)
@@ -116,14 +124,14 @@ static void inspect_text_kv(const struct inspect_report *r, struct buf *out)
 	char full[32], window[32];
 	int i;
 
-	buf_printf(out, "\n%-10s %-10s %8s %8s %14s %14s %14s\n", "kv_format", "index_key", "row", "key", "bytes/token",
-		   "windows", "full context");
+	buf_printf(out, "\n%-10s %-10s %8s %8s %14s %14s %14s\n", "kv_format", "index_key", "row", "key",
+		   "bytes/token", "windows", "full context");
 	for (i = 0; i < INSPECT_N_KV; i++) {
 		const struct inspect_kv *v = &r->kv[i];
 
-		buf_printf(out, "%-10s %-10s %8" PRId64 " %8" PRId64 " %14.2f %14s %14s\n", v->kv_format, v->index_key,
-			   v->row, v->key, v->per_token, inspect_size((double)v->window, window),
-			   inspect_size(v->at_max, full));
+		buf_printf(out, "%-10s %-10s %8" PRId64 " %8" PRId64 " %14.2f %14s %14s\n", v->kv_format,
+			   v->index_key, v->row, v->key, v->per_token,
+			   inspect_size((double)v->window, window), inspect_size(v->at_max, full));
 	}
 }
 
@@ -132,7 +140,8 @@ static void inspect_text_faults(const struct inspect_report *r, struct buf *out)
 	size_t i;
 	int k, n;
 
-	buf_printf(out, "\n%s", inspect_complete(r) ? "complete: every expected tensor is there, nothing else\n" : "");
+	buf_printf(out, "\n%s",
+		   inspect_complete(r) ? "complete: every expected tensor is there, nothing else\n" : "");
 	for (k = 0; k < r->ck->n_notes && k < CHECKPOINT_MAX_NOTES; k++)
 		buf_printf(out, "note: %s\n", buf_str(&r->ck->note[k]));
 	for (i = 0; i < mem_countof(inspect_faults); i++) {
@@ -183,7 +192,8 @@ static json_t *inspect_json_dtypes(const struct inspect_report *r)
 	for (i = 0; i < ST_N_DTYPE; i++)
 		if (r->dtype[i].tensors)
 			json_object_set_new(o, safetensors_dtype_name(i),
-					    json_pack("{s:I, s:I}", "tensors", (json_int_t)r->dtype[i].tensors,
+					    json_pack("{s:I, s:I}",
+						      "tensors", (json_int_t)r->dtype[i].tensors,
 						      "bytes", (json_int_t)r->dtype[i].bytes));
 	return o;
 }
@@ -196,10 +206,13 @@ static json_t *inspect_json_families(const struct inspect_report *r)
 	for (i = 0; i < INVENTORY_N_FAMILY; i++) {
 		const struct inspect_family *f = &r->family[i];
 
-		json_object_set_new(o, inspect_family_name(i), json_pack("{s:I, s:I, s:I, s:f, s:f}",
-			"tensors", (json_int_t)(f->main.tensors + f->mtp.tensors), "bytes", (json_int_t)f->main.bytes,
-			"draft_bytes", (json_int_t)f->mtp.bytes, "read_per_token", f->read,
-			"cache_read_per_token_at_full_context", f->cache_read));
+		json_object_set_new(o, inspect_family_name(i),
+				    json_pack("{s:I, s:I, s:I, s:f, s:f}",
+					      "tensors", (json_int_t)(f->main.tensors + f->mtp.tensors),
+					      "bytes", (json_int_t)f->main.bytes,
+					      "draft_bytes", (json_int_t)f->mtp.bytes,
+					      "read_per_token", f->read,
+					      "cache_read_per_token_at_full_context", f->cache_read));
 	}
 	return o;
 }
@@ -233,10 +246,11 @@ static json_t *inspect_json_texts(const struct buf *text, int n, int max)
 int inspect_json(const struct inspect_report *r, struct buf *out)
 {
 	json_t *o = json_pack("{s:s, s:o, s:i, s:i, s:I, s:o, s:o, s:o, s:b, s:o}",
-			      "directory", r->ck->dir, "model", inspect_json_model(r), "files", r->ck->n_files,
-			      "tensors", r->ck->n_tensors, "bytes", (json_int_t)r->ck->bytes,
-			      "dtypes", inspect_json_dtypes(r), "families", inspect_json_families(r),
-			      "kv", inspect_json_kv(r), "complete", inspect_complete(r),
+			      "directory", r->ck->dir, "model", inspect_json_model(r),
+			      "files", r->ck->n_files, "tensors", r->ck->n_tensors,
+			      "bytes", (json_int_t)r->ck->bytes, "dtypes", inspect_json_dtypes(r),
+			      "families", inspect_json_families(r), "kv", inspect_json_kv(r),
+			      "complete", inspect_complete(r),
 			      "notes", inspect_json_texts(r->ck->note, r->ck->n_notes, CHECKPOINT_MAX_NOTES));
 	char *text;
 	size_t i;
@@ -244,8 +258,10 @@ int inspect_json(const struct inspect_report *r, struct buf *out)
 	for (i = 0; o && i < mem_countof(inspect_faults); i++) {
 		enum inventory_fault f = inspect_faults[i].fault;
 
-		json_object_set_new(o, inspect_faults[i].name, json_pack("{s:i, s:o}", "count", r->inv.n[f], "first",
-			inspect_json_texts(r->inv.text[f], r->inv.n[f], INVENTORY_MAX_TEXTS)));
+		json_object_set_new(
+			o, inspect_faults[i].name,
+			json_pack("{s:i, s:o}", "count", r->inv.n[f], "first",
+				  inspect_json_texts(r->inv.text[f], r->inv.n[f], INVENTORY_MAX_TEXTS)));
 	}
 	text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
 	json_decref(o);

@@ -35,7 +35,7 @@ struct inspect_report {
 	struct inspect_count dtype[ST_N_DTYPE];
 	struct inspect_family family[INVENTORY_N_FAMILY];
 	int64_t parameters, mtp_parameters;  /* logical values of expected tensors, scales not counted */
-	int routed_fmt;                      /* enum dsv4_wfmt of the routed experts, -1 without, -2 several */
+	int routed_fmt; /* enum dsv4_wfmt of the routed experts, -1 without, -2 several */
 	int layers[3];                       /* with ratio 0, 4, 128 */
 	struct inspect_kv kv[INSPECT_N_KV];
 };

@@ -37,9 +37,17 @@
 #define INVENTORY_FAMILY_ATTENTION DSV4_ATTENTION
 #define INVENTORY_FAMILY_MOE DSV4_MOE
 
-static int inventory_rows(const struct model_config *c, int ratio, struct inventory_row out[INVENTORY_MAX_ROWS])
+static int inventory_rows(const struct model_config *c, int ratio,
+			  struct inventory_row out[INVENTORY_MAX_ROWS])
 {
-	const int64_t twice = ratio == 4 ? 2 : 1;
+	const int64_t dim = c->hidden_size, vocab = c->vocab_size, q_rank = c->q_lora_rank;
+	const int64_t head_dim = c->head_dim, heads = c->n_heads * head_dim;
+	const int64_t key_dim = c->index_dim, index_heads = c->index_heads * key_dim;
+	const int64_t outs = (int64_t)c->o_groups * c->o_lora_rank, inter = c->moe_inter,
+		      experts = c->n_experts;
+	const int64_t flat = c->hc_mult * dim, mix = (2 + c->hc_mult) * c->hc_mult; /* hyper-connections */
+	const int64_t twice = ratio == 4 ? 2 : 1; /* ratio 4 pools overlapping groups */
+	const int64_t row_width = twice * head_dim, key_width = twice * key_dim;
 	const struct inventory_row rows[] = {
 #define TENSOR(scope, kind, family, field, name, rows, cols) \
 		{ INVENTORY_##scope, INVENTORY_##kind, INVENTORY_FAMILY_##family, name, rows, cols, \
@@ -97,17 +105,17 @@ static const struct checkpoint_tensor *inventory_find(struct inventory_walk *w, 
 	return t;
 }
 
-/* Tells a fault of NAME + suffix: expected `what` of a shape (cols -1: scalar, 0: vector), found t or nothing. */
-static bool inventory_wrong(struct inventory_walk *w, const char *suffix, const char *what, int64_t rows, int64_t cols,
-			    const struct checkpoint_tensor *t)
+/* Tells a fault of NAME + suffix: expected `what` of a shape (cols 0: vector, -1: scalar), found t. */
+static bool inventory_wrong(struct inventory_walk *w, const char *suffix, const char *what, int64_t rows,
+			    int64_t cols, const struct checkpoint_tensor *t)
 {
 	struct buf *out = inventory_fault(w->inv, t ? INVENTORY_MISMATCHED : INVENTORY_MISSING);
 	int64_t dim[2] = { rows, cols };
 
 	if (!out)
 		return false;
-	buf_printf(out, "%s: tensor %s%s: expected %s ", t ? checkpoint_file_name(w->ck, t) : w->ck->dir, w->name,
-		   suffix, what);
+	buf_printf(out, "%s: tensor %s%s: expected %s ", t ? checkpoint_file_name(w->ck, t) : w->ck->dir,
+		   w->name, suffix, what);
 	safetensors_shape(out, dim, cols < 0 ? 0 : cols == 0 ? 1 : 2);
 	buf_adds(out, ", found ");
 	if (!t) {
@@ -173,22 +181,25 @@ static bool inventory_scalar(struct inventory_walk *w, const char *suffix, bool 
 	return true;
 }
 
-/* Two values to a byte: with .scale it is FP4 (E8M0 per 32 columns), with .weight_scale NVFP4 (E4M3 per 16). */
+/* Two values to a byte: with .scale FP4 (E8M0 per 32 columns), with .weight_scale NVFP4 (E4M3 per 16). */
 static bool inventory_fp4(struct inventory_walk *w, const struct inventory_row *r)
 {
 	const struct checkpoint_tensor *s = inventory_find(w, ".weight_scale"), *unused = NULL;
 
 	if (!s) {
 		s = inventory_find(w, ".scale");
-		if (!s || s->t->dtype != ST_F8_E8M0 || !inventory_shape(s, r->rows, r->cols / INVENTORY_FP4_GROUP))
-			return inventory_wrong(w, ".scale", "F8_E8M0", r->rows, r->cols / INVENTORY_FP4_GROUP, s);
+		if (!s || s->t->dtype != ST_F8_E8M0 ||
+		    !inventory_shape(s, r->rows, r->cols / INVENTORY_FP4_GROUP))
+			return inventory_wrong(w, ".scale", "F8_E8M0", r->rows, r->cols / INVENTORY_FP4_GROUP,
+					       s);
 		w->it.fmt = DSV4_W_FP4;
 		w->it.sfmt = DSV4_S_E8M0;
 		w->it.scale = s;
 		return true;
 	}
 	if (s->t->dtype != ST_F8_E4M3 || !inventory_shape(s, r->rows, r->cols / INVENTORY_NV_GROUP))
-		return inventory_wrong(w, ".weight_scale", "F8_E4M3", r->rows, r->cols / INVENTORY_NV_GROUP, s);
+		return inventory_wrong(w, ".weight_scale", "F8_E4M3", r->rows, r->cols / INVENTORY_NV_GROUP,
+				       s);
 	w->it.fmt = DSV4_W_NVFP4;
 	w->it.sfmt = DSV4_S_E4M3;
 	w->it.scale = s;
@@ -200,20 +211,23 @@ static bool inventory_fp4(struct inventory_walk *w, const struct inventory_row *
 /* The format follows from the dtype of X.weight. */
 static bool inventory_matrix(struct inventory_walk *w, const struct inventory_row *r)
 {
-	static const char *const what[] = { [INVENTORY_PLAIN] = "BF16 or F32", [INVENTORY_DENSE] = "F8_E4M3, BF16 or F32",
-					    [INVENTORY_ROUTED] = "I8 or U8 (half as wide), F8_E4M3, BF16 or F32" };
+	static const char *const what[] = {
+		[INVENTORY_PLAIN] = "BF16 or F32",
+		[INVENTORY_DENSE] = "F8_E4M3, BF16 or F32",
+		[INVENTORY_ROUTED] = "I8 or U8 (half as wide), F8_E4M3, BF16 or F32"
+	};
 	const struct checkpoint_tensor *t = inventory_find(w, ".weight");
 	int dtype = t ? t->t->dtype : -1;
 	bool packed = r->kind == INVENTORY_ROUTED && (dtype == ST_I8 || dtype == ST_U8), ok = true;
 	bool fp8 = r->kind != INVENTORY_PLAIN && dtype == ST_F8_E4M3;
 
 	if (!t)
-		inventory_find(w, ".scale"); /* that the matrix is missing is told; its scale is not unexpected */
+		inventory_find(w, ".scale"); /* the matrix is told as missing; its scale is not unexpected */
 	if (!(packed || fp8 || dtype == ST_BF16 || dtype == ST_F32))
 		return inventory_wrong(w, ".weight", what[r->kind], r->rows, r->cols, t);
 	if (!inventory_shape(t, r->rows, packed ? r->cols / 2 : r->cols))
-		ok = inventory_wrong(w, ".weight", safetensors_dtype_name(dtype), r->rows, packed ? r->cols / 2 : r->cols,
-				     t);
+		ok = inventory_wrong(w, ".weight", safetensors_dtype_name(dtype), r->rows,
+				     packed ? r->cols / 2 : r->cols, t);
 	w->it.data = t;
 	w->it.fmt = dtype == ST_F32 ? DSV4_W_F32 : DSV4_W_BF16;
 	if (packed)
@@ -252,7 +266,8 @@ static int inventory_scope(struct inventory_walk *w, enum inventory_scope scope)
 	return rc;
 }
 
-static void inventory_prefix(struct inventory_walk *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void inventory_prefix(struct inventory_walk *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 static void inventory_prefix(struct inventory_walk *w, const char *fmt, ...)
 {
 	va_list ap;
@@ -325,8 +340,8 @@ static void inventory_unexpected(struct inventory_walk *w)
 
 		if (!out)
 			continue;
-		buf_printf(out, "%s: tensor %s: expected no such tensor, found %s ", checkpoint_file_name(w->ck, t),
-			   t->t->name, safetensors_dtype_name(t->t->dtype));
+		buf_printf(out, "%s: tensor %s: expected no such tensor, found %s ",
+			   checkpoint_file_name(w->ck, t), t->t->name, safetensors_dtype_name(t->t->dtype));
 		safetensors_shape(out, t->t->dim, t->t->n_dim);
 	}
 }
@@ -355,7 +370,8 @@ int inventory_walk(const struct checkpoint *ck, inventory_item_f *fn, void *arg,
 
 int inventory_verdict(const struct inventory *inv, struct buf *why)
 {
-	static const enum inventory_fault order[] = { INVENTORY_MISMATCHED, INVENTORY_MISSING, INVENTORY_UNEXPECTED };
+	static const enum inventory_fault order[] = { INVENTORY_MISMATCHED, INVENTORY_MISSING,
+						      INVENTORY_UNEXPECTED };
 	const int *n = inv->n;
 	size_t i;
 

@@ -49,15 +49,16 @@ enum inventory_fault { INVENTORY_MISSING, INVENTORY_UNEXPECTED, INVENTORY_MISMAT
 
 struct inventory {
 	int n[INVENTORY_N_FAULT];
-	struct buf text[INVENTORY_N_FAULT][INVENTORY_MAX_TEXTS]; /* "FILE: tensor NAME: expected ..., found ..." */
+	/* "FILE: tensor NAME: expected ..., found ..." */
+	struct buf text[INVENTORY_N_FAULT][INVENTORY_MAX_TEXTS];
 	bool mtp_is_dspark;
 };
 
 /* Called for every item that is as expected; a result other than 0 ends the walk and is returned. */
 typedef int inventory_item_f(void *arg, const struct inventory_item *it);
 
-/* Walks over all that the config calls for. ret_inv tells what is missing, unexpected or otherwise wrong, also after
- * an early end; the caller calls inventory_fini. mtp.* may be absent as a whole. */
+/* Walks over all that the config calls for. ret_inv tells what is missing, unexpected or otherwise wrong,
+ * also after an early end; the caller calls inventory_fini. mtp.* may be absent as a whole. */
 int inventory_walk(const struct checkpoint *ck, inventory_item_f *fn, void *arg, struct inventory *ret_inv);
 /* 0 when nothing is wrong, else RC_MODEL with the first fault's text and the counts. */
 int inventory_verdict(const struct inventory *inv, struct buf *why);

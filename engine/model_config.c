@@ -14,7 +14,9 @@
 #define CONFIG_MAX_BYTES (1 << 20)
 #define CONFIG_FP8_BLOCK 128
 
-enum model_config_kind { KIND_INT, KIND_REAL, KIND_IS_INT, KIND_IS_BOOL, KIND_IS_TEXT, KIND_CHECKED, KIND_IGNORED };
+enum model_config_kind {
+	KIND_INT, KIND_REAL, KIND_IS_INT, KIND_IS_BOOL, KIND_IS_TEXT, KIND_CHECKED, KIND_IGNORED
+};
 
 struct model_config_row {
 	const char *name;
@@ -59,7 +61,8 @@ static const char *model_config_show(const json_t *v, char out[64])
 	return out;
 }
 
-static int model_config_bad(struct buf *why, int rc, const char *field, const char *expected, const json_t *found)
+static int model_config_bad(struct buf *why, int rc, const char *field, const char *expected,
+			    const json_t *found)
 {
 	char text[64];
 
@@ -69,13 +72,14 @@ static int model_config_bad(struct buf *why, int rc, const char *field, const ch
 
 /* ---- numbers ---- */
 
-static int model_config_int(const json_t *o, const char *path, const char *name, double min, double max, int *ret_v,
-			    struct buf *why)
+static int model_config_int(const json_t *o, const char *path, const char *name, double min, double max,
+			    int *ret_v, struct buf *why)
 {
 	const json_t *v = json_object_get(o, name);
 	char expected[96], field[96];
 
-	if (json_is_integer(v) && json_integer_value(v) >= (json_int_t)min && json_integer_value(v) <= (json_int_t)max) {
+	if (json_is_integer(v) && json_integer_value(v) >= (json_int_t)min &&
+	    json_integer_value(v) <= (json_int_t)max) {
 		*ret_v = (int)json_integer_value(v);
 		return 0;
 	}
@@ -180,8 +184,10 @@ static int model_config_unknown(json_t *o, struct buf *why)
 				break;
 		if (i < mem_countof(model_config_table) || name[0] == '_' || model_config_neutral(v))
 			continue;
-		return buf_why(why, RC_UNSUPPORTED, "config.json: %.80s: unknown field with value %s; it may change "
-			       "numbers (remove it if it does not)", name, model_config_show(v, text));
+		return buf_why(why, RC_UNSUPPORTED,
+			       "config.json: %.80s: unknown field with value %s; it may change "
+			       "numbers (remove it if it does not)",
+			       name, model_config_show(v, text));
 	}
 	return 0;
 }
@@ -199,7 +205,8 @@ static int model_config_type(const json_t *o, struct buf *why)
 	type = json_array_get(arch, 0);
 	if (json_array_size(arch) != 1 || !json_is_string(type) ||
 	    strcmp(json_string_value(type), "DeepseekV4ForCausalLM") != 0)
-		return model_config_bad(why, RC_UNSUPPORTED, "architectures", "[\"DeepseekV4ForCausalLM\"]", arch);
+		return model_config_bad(why, RC_UNSUPPORTED, "architectures", "[\"DeepseekV4ForCausalLM\"]",
+					arch);
 	return 0;
 }
 
@@ -210,7 +217,8 @@ static int model_config_ratios(const json_t *o, struct model_config *c, struct b
 	char field[64];
 
 	if (n < layers || n > layers + MODEL_MAX_MTP) {
-		snprintf(field, sizeof field, "an array of %zu to %zu ratios", layers, layers + MODEL_MAX_MTP);
+		snprintf(field, sizeof field, "an array of %zu to %zu ratios", layers,
+			 layers + MODEL_MAX_MTP);
 		return model_config_bad(why, RC_MODEL, "compress_ratios", field, list);
 	}
 	for (i = 0; i < n; i++) {
@@ -227,26 +235,39 @@ static int model_config_ratios(const json_t *o, struct model_config *c, struct b
 	return 0;
 }
 
-/* Fields of rope_scaling beyond the four numbers: only values that leave YaRN as format.md 3.4 has it. */
-static int model_config_yarn_extra(json_t *yarn, struct buf *why)
+/* Is this field of rope_scaling one of the four numbers, or a value that leaves YaRN as format.md 3.4 has it?
+ */
+static bool model_config_yarn_field(const char *name, const json_t *v)
 {
-	static const char known[] = " type rope_type factor beta_fast beta_slow original_max_position_embeddings ";
+	static const char *const number[] = { "factor", "beta_fast", "beta_slow",
+					      "original_max_position_embeddings" };
+	static const char *const one[] = { "attention_factor", "mscale", "mscale_all_dim" };
+	size_t i;
+
+	for (i = 0; i < mem_countof(number); i++)
+		if (strcmp(name, number[i]) == 0)
+			return true;
+	for (i = 0; i < mem_countof(one); i++)
+		if (strcmp(name, one[i]) == 0 && json_number_value(v) == 1)
+			return true;
+	if (strcmp(name, "type") == 0 || strcmp(name, "rope_type") == 0)
+		return json_is_string(v) && strcmp(json_string_value(v), "yarn") == 0;
+	return json_is_null(v) || (strcmp(name, "truncate") == 0 && json_is_true(v));
+}
+
+static int model_config_yarn_fields(json_t *yarn, struct buf *why)
+{
 	const char *name;
-	char pad[64], field[96];
+	char text[64];
 	json_t *v;
 
-	json_object_foreach(yarn, name, v) {
-		bool one = strcmp(name, "attention_factor") == 0 || strncmp(name, "mscale", 6) == 0;
-
-		snprintf(pad, sizeof pad, " %.60s ", name);
-		snprintf(field, sizeof field, "rope_scaling.%.60s", name);
-		if (strstr(name, "type") ? !json_is_string(v) || strcmp(json_string_value(v), "yarn") != 0 : false)
-			return model_config_bad(why, RC_UNSUPPORTED, field, "\"yarn\"", v);
-		if (strstr(known, pad) || json_is_null(v) || (one && json_number_value(v) == 1) ||
-		    (strcmp(name, "truncate") == 0 && json_is_true(v)))
-			continue;
-		return model_config_bad(why, RC_UNSUPPORTED, field, one ? "1" : "no such field", v);
-	}
+	if (!json_object_get(yarn, "type") && !json_object_get(yarn, "rope_type"))
+		return model_config_bad(why, RC_UNSUPPORTED, "rope_scaling.type", "\"yarn\"", NULL);
+	json_object_foreach(yarn, name, v) if (!model_config_yarn_field(name, v)) return buf_why(
+		why, RC_UNSUPPORTED,
+		"config.json: rope_scaling.%.60s: expected plain YaRN, "
+		"found %s",
+		name, model_config_show(v, text));
 	return 0;
 }
 
@@ -265,9 +286,7 @@ static int model_config_yarn(const json_t *o, struct model_config *c, struct buf
 		return 0;
 	if (!json_is_object(yarn))
 		return model_config_bad(why, RC_MODEL, "rope_scaling", "an object", yarn);
-	if (!json_object_get(yarn, "type") && !json_object_get(yarn, "rope_type"))
-		return model_config_bad(why, RC_UNSUPPORTED, "rope_scaling.type", "\"yarn\"", NULL);
-	rc = model_config_yarn_extra(yarn, why);
+	rc = model_config_yarn_fields(yarn, why);
 	rc = rc ? rc : model_config_real(yarn, path, "factor", 1, 1e6, &c->yarn_factor, why);
 	rc = rc ? rc : model_config_real(yarn, path, "beta_fast", 1e-3, 1e6, &c->yarn_beta_fast, why);
 	rc = rc ? rc : model_config_real(yarn, path, "beta_slow", 1e-3, 1e6, &c->yarn_beta_slow, why);
@@ -289,11 +308,13 @@ static int model_config_quant(const json_t *o, struct buf *why)
 		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.fmt", "\"e4m3\"", v);
 	v = json_object_get(q, "activation_scheme");
 	if (v && (!json_is_string(v) || strcmp(json_string_value(v), "dynamic") != 0))
-		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.activation_scheme", "\"dynamic\"", v);
+		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.activation_scheme",
+					"\"dynamic\"", v);
 	v = json_object_get(q, "weight_block_size");
 	if (v && (json_array_size(v) != 2 || json_integer_value(json_array_get(v, 0)) != CONFIG_FP8_BLOCK ||
 		  json_integer_value(json_array_get(v, 1)) != CONFIG_FP8_BLOCK))
-		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.weight_block_size", "[128,128]", v);
+		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.weight_block_size",
+					"[128,128]", v);
 	v = json_object_get(q, "group_size");
 	if (v && json_integer_value(v) != 16)
 		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.group_size", "16", v);
@@ -307,7 +328,8 @@ static int model_config_dspark(const json_t *o, struct model_config *c, struct b
 	if (!targets || json_is_null(targets))
 		return 0;
 	if (!json_is_array(targets) || json_array_size(targets) > (size_t)c->n_layers)
-		return model_config_bad(why, RC_MODEL, "dspark_target_layer_ids", "an array of layers", targets);
+		return model_config_bad(why, RC_MODEL, "dspark_target_layer_ids", "an array of layers",
+					targets);
 	c->dspark_targets = (int)json_array_size(targets);
 	return model_config_int(o, "", "dspark_markov_rank", 1, 1 << 16, &c->dspark_markov_rank, why);
 }
@@ -322,18 +344,22 @@ static int model_config_fit(const struct model_config *c, struct buf *why)
 		int value;
 		const char *field, *rule;
 	} rules[] = {
-		{ c->hidden_size % 32 == 0, c->hidden_size, "hidden_size", "a multiple of 32 (FP4 scale groups)" },
-		{ c->moe_inter % 32 == 0, c->moe_inter, "moe_intermediate_size", "a multiple of 32 (FP4 scale groups)" },
+		{ c->hidden_size % 32 == 0, c->hidden_size, "hidden_size",
+		  "a multiple of 32 (FP4 scale groups)" },
+		{ c->moe_inter % 32 == 0, c->moe_inter, "moe_intermediate_size",
+		  "a multiple of 32 (FP4 scale groups)" },
 		{ c->head_dim % 32 == 0, c->head_dim, "head_dim", "a multiple of 32" },
 		{ c->rope_dim % 2 == 0, c->rope_dim, "qk_rope_head_dim", "an even number" },
 		{ c->rope_dim <= c->head_dim, c->rope_dim, "qk_rope_head_dim", "at most head_dim" },
 		{ c->rope_dim <= c->index_dim, c->rope_dim, "qk_rope_head_dim", "at most index_head_dim" },
 		{ (c->index_dim & (c->index_dim - 1)) == 0, c->index_dim, "index_head_dim",
 		  "a power of two (Hadamard rotation)" },
-		{ c->n_heads % c->o_groups == 0, c->o_groups, "o_groups", "a divisor of num_attention_heads" },
+		{ c->n_heads % c->o_groups == 0, c->o_groups, "o_groups",
+		  "a divisor of num_attention_heads" },
 		{ c->experts_per_tok <= c->n_experts, c->experts_per_tok, "num_experts_per_tok",
 		  "at most n_routed_experts" },
-		{ c->n_hash_layers <= c->n_layers, c->n_hash_layers, "num_hash_layers", "at most num_hidden_layers" },
+		{ c->n_hash_layers <= c->n_layers, c->n_hash_layers, "num_hash_layers",
+		  "at most num_hidden_layers" },
 		{ c->n_shared_experts == 1, c->n_shared_experts, "n_shared_experts", "1" },
 		{ c->bos_id < c->vocab_size, c->bos_id, "bos_token_id", "below vocab_size" },
 		{ c->eos_id < c->vocab_size, c->eos_id, "eos_token_id", "below vocab_size" },
@@ -344,8 +370,8 @@ static int model_config_fit(const struct model_config *c, struct buf *why)
 
 	for (i = 0; i < mem_countof(rules); i++)
 		if (!rules[i].ok)
-			return buf_why(why, RC_UNSUPPORTED, "config.json: %s: expected %s, found %d", rules[i].field,
-				       rules[i].rule, rules[i].value);
+			return buf_why(why, RC_UNSUPPORTED, "config.json: %s: expected %s, found %d",
+				       rules[i].field, rules[i].rule, rules[i].value);
 	return 0;
 }
 
@@ -412,7 +438,8 @@ static int model_config_sampling(const json_t *o, const char *name, double max, 
 	if (!x || json_is_null(x))
 		return 0;
 	if (!json_is_number(x) || !(json_number_value(x) >= 0 && json_number_value(x) <= max))
-		return buf_why(why, RC_MODEL, "generation_config.json: %s: expected a number from 0 to %g, found %s", name,
+		return buf_why(why, RC_MODEL,
+			       "generation_config.json: %s: expected a number from 0 to %g, found %s", name,
 			       max, model_config_show(x, text));
 	*v = (float)json_number_value(x);
 	return 0;

@@ -13,7 +13,7 @@
 #define MODEL_MAX_MTP 8
 
 struct model_config {
-	int vocab_size, hidden_size, n_layers, n_mtp;     /* n_mtp: from tensor names, set by the checkpoint */
+	int vocab_size, hidden_size, n_layers, n_mtp; /* n_mtp: from tensor names, set by the checkpoint */
 	int n_heads, head_dim, rope_dim, q_lora_rank, o_lora_rank, o_groups;
 	int n_experts, n_shared_experts, experts_per_tok, moe_inter, n_hash_layers;
 	int index_heads, index_dim, index_topk, window;
@@ -22,7 +22,7 @@ struct model_config {
 	double rope_theta, compress_rope_theta;
 	double yarn_factor, yarn_beta_fast, yarn_beta_slow;
 	int yarn_original_context, max_context;
-	int compress_ratio[MODEL_MAX_LAYERS + MODEL_MAX_MTP];         /* 0, 4 or 128 by layer, MTP after the last */
+	int compress_ratio[MODEL_MAX_LAYERS + MODEL_MAX_MTP]; /* 0, 4 or 128 by layer, MTP after the last */
 	int bos_id, eos_id;
 	int dspark_targets, dspark_markov_rank;           /* shapes of DSpark's own tensors; 0 without */
 	/* generation_config.json */
@@ -30,8 +30,8 @@ struct model_config {
 	float temperature, top_p;
 };
 
-/* Parses config.json text; RC_UNSUPPORTED by model type, or by a field or value that this engine does not compute
- * (config.def has the rule), RC_MODEL for malformed ones, with the field, expected and found. */
+/* Parses config.json text; RC_UNSUPPORTED by model type, or by a field or value that this engine does not
+ * compute (config.def has the rule), RC_MODEL for malformed ones, with the field, expected and found. */
 int model_config_parse(const char *json, size_t len, struct model_config *ret_c, struct buf *why);
 /* Adds generation_config.json; unknown fields are ignored. */
 int model_config_parse_generation(const char *json, size_t len, struct model_config *c, struct buf *why);

@@ -78,7 +78,8 @@ int nametab_put(struct nametab *t, const char *name, int value, int *ret_value)
 	struct nametab_slot *s;
 
 	if (!t->slot || t->n > t->mask / 2) {
-		if (t->mask >= UINT32_MAX / 2 || nametab_resize(t, t->slot ? (t->mask + 1) * 2 : NAMETAB_FIRST))
+		if (t->mask >= UINT32_MAX / 2 ||
+		    nametab_resize(t, t->slot ? (t->mask + 1) * 2 : NAMETAB_FIRST))
 			return -ENOMEM;
 	}
 	s = nametab_slot(t, name, hash);

@@ -85,8 +85,8 @@ static int safetensors_bad_bytes(const char *file, const char *name, const struc
 		buf_why(why, 0, "%s: tensor %s: %s %s is no whole number of bytes below 2^60", file, name,
 			safetensors_dtype_name(t->dtype), buf_str(&shape));
 	else
-		buf_why(why, 0, "%s: tensor %s: expected %" PRIu64 " bytes for %s %s, found %" PRIu64, file, name, bytes,
-			safetensors_dtype_name(t->dtype), buf_str(&shape), t->bytes);
+		buf_why(why, 0, "%s: tensor %s: expected %" PRIu64 " bytes for %s %s, found %" PRIu64, file,
+			name, bytes, safetensors_dtype_name(t->dtype), buf_str(&shape), t->bytes);
 	buf_fini(&shape);
 	return RC_MODEL;
 }
@@ -108,7 +108,8 @@ static bool safetensors_offsets(struct jscan *s, struct safetensors_tensor *t)
 	int64_t begin, end;
 
 	jscan_enter(s, '[');
-	if (!jscan_next(s) || !jscan_count(s, &begin) || !jscan_next(s) || !jscan_count(s, &end) || jscan_next(s))
+	if (!jscan_next(s) || !jscan_count(s, &begin) || !jscan_next(s) || !jscan_count(s, &end) ||
+	    jscan_next(s))
 		return jscan_fail(s, "data_offsets: expected two numbers");
 	if (end < begin)
 		return jscan_fail(s, "data_offsets: end before begin");
@@ -202,14 +203,16 @@ static int safetensors_entries(struct safetensors_reader *r, const char *file, s
 			continue;
 		}
 		if (!safetensors_name_ok(name, len))
-			return buf_why(why, RC_MODEL, "%s: header byte %zu: a tensor's name must be printable ASCII", file,
+			return buf_why(why, RC_MODEL,
+				       "%s: header byte %zu: a tensor's name must be printable ASCII", file,
 				       jscan_at(s));
 		if (!safetensors_entry(s, &t))
 			return buf_why(why, RC_MODEL, "%s: tensor %s: %s", file, name, s->error);
 		if (safetensors_bytes(t.dtype, t.dim, t.n_dim) != t.bytes)
 			return safetensors_bad_bytes(file, name, &t, why);
 		if (r->n == SAFETENSORS_MAX_TENSORS)
-			return buf_why(why, RC_MODEL, "%s: more than %d tensors", file, SAFETENSORS_MAX_TENSORS);
+			return buf_why(why, RC_MODEL, "%s: more than %d tensors", file,
+				       SAFETENSORS_MAX_TENSORS);
 		if (safetensors_grow(r))
 			return buf_why(why, -ENOMEM, "%s: out of memory for its header", file);
 		t.name = (const char *)r->used;
@@ -230,7 +233,7 @@ static int safetensors_by_offset(const void *a, const void *b)
 	return x->bytes == y->bytes ? 0 : x->bytes < y->bytes ? -1 : 1;
 }
 
-/* The data must be covered once, from its first byte to its last. Sorts, and makes offsets those of the file. */
+/* The data must be covered once, from first byte to last. Sorts, and makes offsets those of the file. */
 static int safetensors_layout(const char *file, struct safetensors *st, size_t header, struct buf *why)
 {
 	uint64_t at = 0, start = SAFETENSORS_PREFIX + (uint64_t)header;
@@ -242,9 +245,13 @@ static int safetensors_layout(const char *file, struct safetensors *st, size_t h
 		struct safetensors_tensor *t = &st->tensor[i];
 
 		if (t->offset != at)
-			return buf_why(why, RC_MODEL, "%s: tensor %s: expected data_offsets to begin at %" PRIu64
-				       " (%s), found %" PRIu64, file, t->name, at, t->offset < at ?
-				       "it overlaps another tensor" : "no tensor covers the bytes before it", t->offset);
+			return buf_why(why, RC_MODEL,
+				       "%s: tensor %s: expected data_offsets to begin at %" PRIu64
+				       " (%s), found %" PRIu64,
+				       file, t->name, at,
+				       t->offset < at ? "it overlaps another tensor"
+						      : "no tensor covers the bytes before it",
+				       t->offset);
 		at += t->bytes;
 		t->offset += start;
 	}
@@ -264,13 +271,16 @@ static int safetensors_unique(const char *file, const struct safetensors *st, st
 		if (rc < 0)
 			rc = buf_why(why, rc, "%s: out of memory for its header", file);
 		else
-			rc = rc == 1 ? 0 : buf_why(why, RC_MODEL, "%s: tensor %s: named twice", file, st->tensor[i].name);
+			rc = rc == 1 ? 0
+				     : buf_why(why, RC_MODEL, "%s: tensor %s: named twice", file,
+					       st->tensor[i].name);
 	}
 	nametab_fini(&names);
 	return rc;
 }
 
-int safetensors_parse(const char *file, char **header, size_t len, struct safetensors *ret_st, struct buf *why)
+int safetensors_parse(const char *file, char **header, size_t len, struct safetensors *ret_st,
+		      struct buf *why)
 {
 	struct safetensors_reader r = { .text = *header, .len = len };
 	struct safetensors st;
@@ -350,11 +360,14 @@ static int safetensors_header(int fd, uint64_t size, const char *name, char **re
 	for (i = SAFETENSORS_PREFIX - 1; i >= 0; i--)
 		len = len << 8 | prefix[i];
 	if (len > SAFETENSORS_MAX_HEADER || len > size - sizeof prefix)
-		return buf_why(why, RC_MODEL, "%s: not a safetensors file: a header of %" PRIu64 " bytes in a file of %"
-			       PRIu64, name, len, size);
+		return buf_why(why, RC_MODEL,
+			       "%s: not a safetensors file: a header of %" PRIu64
+			       " bytes in a file of %" PRIu64,
+			       name, len, size);
 	header = malloc((size_t)len + 1);
 	if (!header)
-		return buf_why(why, -ENOMEM, "%s: out of memory for a header of %" PRIu64 " bytes", name, len);
+		return buf_why(why, -ENOMEM, "%s: out of memory for a header of %" PRIu64 " bytes", name,
+			       len);
 	rc = safetensors_pread(fd, header, (size_t)len, sizeof prefix);
 	if (rc) {
 		free(header);
@@ -365,12 +378,12 @@ static int safetensors_header(int fd, uint64_t size, const char *name, char **re
 	return 0;
 }
 
-static int safetensors_size(const char *name, const struct safetensors *st, uint64_t size, uint64_t *ret_missing,
-			    struct buf *why)
+static int safetensors_size(const char *name, const struct safetensors *st, uint64_t size,
+			    uint64_t *ret_missing, struct buf *why)
 {
 	if (size > st->size || (size < st->size && !ret_missing))
-		return buf_why(why, RC_MODEL, "%s: expected %" PRIu64 " bytes by its header, found %" PRIu64, name,
-			       st->size, size);
+		return buf_why(why, RC_MODEL, "%s: expected %" PRIu64 " bytes by its header, found %" PRIu64,
+			       name, st->size, size);
 	if (ret_missing)
 		*ret_missing = st->size - size;
 	return 0;

@@ -16,8 +16,9 @@
 
 /* Name in the file, bits per element. */
 #define SAFETENSORS_DTYPES(X) \
-	X(BOOL, 8) X(F4, 4) X(U8, 8) X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) X(I16, 16) X(U16, 16) \
-	X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) X(C64, 64) X(F64, 64) X(I64, 64) X(U64, 64)
+	X(BOOL, 8) X(F4, 4) X(U8, 8) X(I8, 8) X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E8M0, 8) \
+	X(I16, 16) X(U16, 16) X(F16, 16) X(BF16, 16) X(I32, 32) X(U32, 32) X(F32, 32) \
+	X(C64, 64) X(F64, 64) X(I64, 64) X(U64, 64)
 
 enum safetensors_dtype {
 #define X(name, bits) ST_##name,
@@ -40,10 +41,13 @@ struct safetensors {
 	char *text;                         /* owns the names */
 };
 
-/* Takes over *header (malloc'd, len bytes of JSON) whatever happens. `file` is for messages. RC_MODEL, -ENOMEM. */
-int safetensors_parse(const char *file, char **header, size_t len, struct safetensors *ret_st, struct buf *why);
-/* Reads and parses the header of a file, and nothing else of it. A file shorter or longer than its header says is
- * RC_MODEL; with ret_missing a shorter one is accepted, and the bytes it lacks are told. `name` is for messages. */
+/* Takes over *header (malloc'd, len bytes of JSON) whatever happens. `file` is for messages. RC_MODEL,
+ * -ENOMEM. */
+int safetensors_parse(const char *file, char **header, size_t len, struct safetensors *ret_st,
+		      struct buf *why);
+/* Reads and parses the header of a file, and nothing else of it. A file shorter or longer than its header
+ * says is RC_MODEL; with ret_missing a shorter one is accepted, and the bytes it lacks are told. `name` is
+ * for messages. */
 int safetensors_open(const char *path, const char *name, struct safetensors *ret_st, uint64_t *ret_missing,
 		     struct buf *why);
 void safetensors_fini(struct safetensors *st);

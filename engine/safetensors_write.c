@@ -26,7 +26,8 @@ static bool safetensors_write_name_ok(const char *name)
 	return n > 0 && n <= SAFETENSORS_MAX_NAME;
 }
 
-static int safetensors_write_header(const struct safetensors_entry *entry, int n, struct buf *header, struct buf *why)
+static int safetensors_write_header(const struct safetensors_entry *entry, int n, struct buf *header,
+				    struct buf *why)
 {
 	uint64_t at = 0, bytes;
 	int i;
@@ -37,7 +38,8 @@ static int safetensors_write_header(const struct safetensors_entry *entry, int n
 
 		bytes = safetensors_bytes((int)e->dtype, e->dim, e->n_dim);
 		if (!safetensors_write_name_ok(e->name) || bytes == UINT64_MAX)
-			return buf_why(why, RC_INVALID, "tensor %.80s: a name or shape that the format cannot hold", e->name);
+			return buf_why(why, RC_INVALID,
+				       "tensor %.80s: a name or shape that the format cannot hold", e->name);
 		buf_printf(header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":", i ? "," : "", e->name,
 			   safetensors_dtype_name((int)e->dtype));
 		safetensors_shape(header, e->dim, e->n_dim);
@@ -67,7 +69,8 @@ static int safetensors_write_bytes(int fd, const void *data, uint64_t len)
 	return 0;
 }
 
-static int safetensors_write_all(int fd, const struct buf *header, const struct safetensors_entry *entry, int n)
+static int safetensors_write_all(int fd, const struct buf *header, const struct safetensors_entry *entry,
+				 int n)
 {
 	unsigned char prefix[8];
 	int i, rc;

@@ -15,8 +15,8 @@ struct safetensors_entry {
 	const void *data;               /* little endian, row-major; borrowed */
 };
 
-/* Writes the tensors in the order given, beside `path` first and then renamed over it, so that a reader never sees
- * half a file. -errno, RC_INVALID for a name or shape that the format cannot hold. */
+/* Writes the tensors in the order given, beside `path` first and then renamed over it, so that a reader never
+ * sees half a file. -errno, RC_INVALID for a name or shape that the format cannot hold. */
 int safetensors_write(const char *path, const struct safetensors_entry *entry, int n, struct buf *why);
 
 #endif

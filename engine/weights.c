@@ -105,21 +105,29 @@ static int weights_table(struct weights_binder *b, const struct inventory_item *
 	for (i = 0; i < n; i++) {
 		memcpy(&id, data + i * sizeof id, sizeof id);
 		if (id < 0 || id >= ck->config.n_experts)
-			return buf_why(b->why, RC_MODEL, "%s: tensor %s: expected expert ids below %d, found %" PRId64
-				       " for token %zu", checkpoint_file_name(ck, it->data), it->name,
-				       ck->config.n_experts, id, i / (size_t)it->row->cols);
+			return buf_why(b->why, RC_MODEL,
+				       "%s: tensor %s: expected expert ids below %d, found %" PRId64
+				       " for token %zu",
+				       checkpoint_file_name(ck, it->data), it->name, ck->config.n_experts, id,
+				       i / (size_t)it->row->cols);
 	}
 	*ret_v = (const int64_t *)(const void *)data;
 	return 0;
 }
 
-static void weights_matrix(struct weights_binder *b, const struct inventory_item *it, struct dsv4_weight *ret_w)
+static void weights_matrix(struct weights_binder *b, const struct inventory_item *it,
+			   struct dsv4_weight *ret_w)
 {
 	const struct checkpoint *ck = b->w->checkpoint;
 
 	*ret_w = (struct dsv4_weight){
-		.size = sizeof *ret_w, .fmt = it->fmt, .sfmt = it->sfmt, .rows = it->row->rows, .cols = it->row->cols,
-		.data = checkpoint_data(ck, it->data), .scale = it->scale ? checkpoint_data(ck, it->scale) : NULL,
+		.size = sizeof *ret_w,
+		.fmt = it->fmt,
+		.sfmt = it->sfmt,
+		.rows = it->row->rows,
+		.cols = it->row->cols,
+		.data = checkpoint_data(ck, it->data),
+		.scale = it->scale ? checkpoint_data(ck, it->scale) : NULL,
 		.scale2 = 1,
 	};
 	if (it->scale2)
@@ -200,13 +208,15 @@ static int weights_same_format(const struct weights_layer *l, int n_experts, con
 	int e, i;
 
 	for (e = 0; e < n_experts; e++) {
-		const struct dsv4_weight *const w[] = { &l->expert[e].w1, &l->expert[e].w2, &l->expert[e].w3 };
+		const struct dsv4_weight *const w[] = { &l->expert[e].w1, &l->expert[e].w2,
+							&l->expert[e].w3 };
 
 		for (i = 0; i < 3; i++)
 			if (w[i]->fmt != first->fmt || w[i]->sfmt != first->sfmt)
-				return buf_why(why, RC_UNSUPPORTED, "tensor %s.%d.ffn.experts.%d.w%d: expected the "
-					       "number format of the block's first expert, found another", block, layer,
-					       e, i + 1);
+				return buf_why(why, RC_UNSUPPORTED,
+					       "tensor %s.%d.ffn.experts.%d.w%d: expected the "
+					       "number format of the block's first expert, found another",
+					       block, layer, e, i + 1);
 	}
 	return 0;
 }

@@ -35,14 +35,14 @@ struct weights_layer {
 	struct dsv4_weight wq_a;            /* [q_lora_rank][hidden] */
 	struct dsv4_weight wq_b;            /* [n_heads * head_dim][q_lora_rank] */
 	struct dsv4_weight wkv;             /* [head_dim][hidden] */
-	struct dsv4_weight wo_a;            /* [o_groups * o_lora_rank][n_heads / o_groups * head_dim], grouped */
+	struct dsv4_weight wo_a; /* [o_groups * o_lora_rank][n_heads / o_groups * head_dim], grouped */
 	struct dsv4_weight wo_b;            /* [hidden][o_groups * o_lora_rank] */
 	struct weights_compressor compressor; /* ratio 4 and 128 */
 	struct weights_indexer indexer;     /* ratio 4 */
 	struct dsv4_weight gate;            /* [n_experts][hidden] */
 	const float *gate_bias;             /* [n_experts], learned routing, else NULL */
-	const int64_t *tid2eid;             /* [vocab][experts_per_tok], hash routing, else NULL; may be unaligned;
-	                                     * every id is below n_experts */
+	const int64_t *tid2eid; /* [vocab][experts_per_tok], hash routing, else NULL; may be unaligned;
+				 * every id is below n_experts */
 	struct dsv4_expert *expert;         /* [n_experts] */
 	struct dsv4_expert *shared;         /* [n_shared_experts] */
 };
@@ -63,16 +63,16 @@ struct model_weights {
 	const float *norm;                  /* [hidden] */
 	struct dsv4_hc_weights hc_head;
 	struct weights_layer *layer;        /* [n_layers] */
-	struct weights_mtp *mtp;            /* NULL without one; DSpark stages are checked, counted and not bound */
+	struct weights_mtp *mtp; /* NULL without one; DSpark stages are checked, counted and not bound */
 	/* Below: ownership, for weights.c only. */
 	struct checkpoint *checkpoint;
 	void **owned;
 	int n_owned, cap_owned;
 };
 
-/* Opens and checks a checkpoint directory, maps it and binds every tensor. Reads headers, the small vectors and
- * the hash tables; touches no other weight byte. RC_MODEL, RC_UNSUPPORTED, -ENOMEM, -errno; why names file,
- * tensor, expected and found. */
+/* Opens and checks a checkpoint directory, maps it and binds every tensor. Reads headers, the small vectors
+ * and the hash tables; touches no other weight byte. RC_MODEL, RC_UNSUPPORTED, -ENOMEM, -errno; why names
+ * file, tensor, expected and found. */
 int weights_open(const char *dir, struct model_weights **ret_w, struct buf *why);
 void weights_close(struct model_weights **w);
 

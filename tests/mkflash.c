@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * mkflash.c - the command: tests/mkflash flash|0731|base|nvfp4 DIR [headers] fills DIR (made here) with a sparse
- * checkpoint of that release, for trying --inspect and start-up without the weights.
+ * mkflash.c - the command: tests/mkflash flash|0731|base|nvfp4 DIR [headers] fills DIR (made here) with a
+ * sparse checkpoint of that release, for trying --inspect and start-up without the weights.
  * Threads: one. */
 #include "tests/lib/flash.h"
 

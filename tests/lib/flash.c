@@ -40,7 +40,8 @@ static void flash_put(struct flash *f, const char *dtype, int bytes, int64_t d0,
 {
 	uint64_t size = (uint64_t)bytes * (uint64_t)(d0 ? d0 : 1) * (uint64_t)(d1 ? d1 : 1);
 
-	buf_printf(&f->header, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[", f->header.len ? ',' : '{', name, dtype);
+	buf_printf(&f->header, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[", f->header.len ? ',' : '{', name,
+		   dtype);
 	if (d1)
 		buf_printf(&f->header, "%" PRId64 ",%" PRId64, d0, d1);
 	else if (d0)
@@ -275,29 +276,39 @@ static void flash_shards(struct flash *f)
 	}
 }
 
-/* The published config.json, field by field. */
+/* The published config.json, but for what differs between releases. */
+static const char flash_published[] =
+	"{\"architectures\":[\"DeepseekV4ForCausalLM\"],\"model_type\":\"deepseek_v4\",\"vocab_size\":129280,"
+	"\"hidden_size\":4096,\"num_hidden_layers\":43,\"num_nextn_predict_layers\":1,\"num_attention_"
+	"heads\":64,"
+	"\"num_key_value_heads\":1,\"head_dim\":512,\"qk_rope_head_dim\":64,\"q_lora_rank\":1024,\"o_lora_"
+	"rank\":1024,"
+	"\"o_groups\":8,\"n_routed_experts\":256,\"n_shared_experts\":1,\"num_experts_per_tok\":6,"
+	"\"moe_intermediate_size\":2048,\"num_hash_layers\":3,\"scoring_func\":\"sqrtsoftplus\","
+	"\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,\"routed_scaling_factor\":1.5,\"swiglu_limit\":"
+	"10.0,"
+	"\"hidden_act\":\"silu\",\"index_n_heads\":64,\"index_head_dim\":128,\"index_topk\":512,"
+	"\"sliding_window\":128,\"hc_mult\":4,\"hc_sinkhorn_iters\":20,\"hc_eps\":1e-6,\"rms_norm_eps\":1e-6,"
+	"\"rope_theta\":10000,\"compress_rope_theta\":160000,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":"
+	"16,"
+	"\"beta_fast\":32,\"beta_slow\":1,\"original_max_position_embeddings\":65536},"
+	"\"max_position_embeddings\":1048576,\"attention_bias\":false,\"attention_dropout\":0.0,"
+	"\"tie_word_embeddings\":false,\"bos_token_id\":0,\"eos_token_id\":1,\"torch_dtype\":\"bfloat16\","
+	"\"initializer_range\":0.02,\"transformers_version\":\"4.57.1\",\"use_cache\":true,"
+	"\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e4m3\",\"activation_scheme\":"
+	"\"dynamic\","
+	"\"weight_block_size\":[128,128]";
+
 static void flash_config(const struct flash *f, struct buf *out)
 {
 	int i, n = LAYERS + f->stages;
 
-	buf_adds(out, "{\"architectures\":[\"DeepseekV4ForCausalLM\"],\"model_type\":\"deepseek_v4\","
-		 "\"vocab_size\":129280,\"hidden_size\":4096,\"num_hidden_layers\":43,\"num_nextn_predict_layers\":1,"
-		 "\"num_attention_heads\":64,\"num_key_value_heads\":1,\"head_dim\":512,\"qk_rope_head_dim\":64,"
-		 "\"q_lora_rank\":1024,\"o_lora_rank\":1024,\"o_groups\":8,\"n_routed_experts\":256,"
-		 "\"n_shared_experts\":1,\"num_experts_per_tok\":6,\"moe_intermediate_size\":2048,"
-		 "\"num_hash_layers\":3,\"scoring_func\":\"sqrtsoftplus\",\"topk_method\":\"noaux_tc\","
-		 "\"norm_topk_prob\":true,\"routed_scaling_factor\":1.5,\"swiglu_limit\":10.0,\"hidden_act\":\"silu\","
-		 "\"index_n_heads\":64,\"index_head_dim\":128,\"index_topk\":512,\"sliding_window\":128,"
-		 "\"hc_mult\":4,\"hc_sinkhorn_iters\":20,\"hc_eps\":1e-6,\"rms_norm_eps\":1e-6,"
-		 "\"rope_theta\":10000,\"compress_rope_theta\":160000,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":16,"
-		 "\"beta_fast\":32,\"beta_slow\":1,\"original_max_position_embeddings\":65536},"
-		 "\"max_position_embeddings\":1048576,\"attention_bias\":false,\"attention_dropout\":0.0,"
-		 "\"tie_word_embeddings\":false,\"bos_token_id\":0,\"eos_token_id\":1,\"torch_dtype\":\"bfloat16\","
-		 "\"initializer_range\":0.02,\"transformers_version\":\"4.57.1\",\"use_cache\":true,"
-		 "\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e4m3\",\"activation_scheme\":\"dynamic\","
-		 "\"weight_block_size\":[128,128]");
-	buf_adds(out, f->kind == FLASH_NVFP4 ? ",\"quant_algo\":\"MIXED_PRECISION\",\"moe_quant_algo\":\"NVFP4\","
-		 "\"group_size\":16,\"kv_cache_quant_algo\":null}" : ",\"scale_fmt\":\"ue8m0\"}");
+	buf_adds(out, flash_published);
+	if (f->kind == FLASH_NVFP4)
+		buf_adds(out, ",\"quant_algo\":\"MIXED_PRECISION\",\"moe_quant_algo\":\"NVFP4\",\"group_"
+			      "size\":16}");
+	else
+		buf_adds(out, ",\"scale_fmt\":\"ue8m0\"}");
 	if (f->kind == FLASH_0731)
 		buf_adds(out, ",\"expert_dtype\":\"fp4\",\"dspark_block_size\":5,\"dspark_markov_rank\":256,"
 			 "\"dspark_noise_token_id\":128799,\"dspark_target_layer_ids\":[40,41,42]");
@@ -318,8 +329,8 @@ int flash_make(const char *dir, enum flash_kind kind, bool data, struct flash_to
 	flash_text(&f, "config.json", buf_str(&text), text.len);
 	flash_shards(&f);
 	buf_clear(&text);
-	buf_printf(&text, "{\"metadata\":{\"total_size\":%" PRIu64 "},\n \"weight_map\":{%s}}\n", f.total.bytes,
-		   buf_str(&f.map));
+	buf_printf(&text, "{\"metadata\":{\"total_size\":%" PRIu64 "},\n \"weight_map\":{%s}}\n",
+		   f.total.bytes, buf_str(&f.map));
 	flash_text(&f, "model.safetensors.index.json", buf_str(&text), text.len);
 	buf_fini(&text);
 	buf_fini(&f.header);

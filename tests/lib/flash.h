@@ -20,8 +20,8 @@ struct flash_total {
 	uint64_t bytes;
 };
 
-/* Writes into an existing empty directory. Without `data` the files end after their headers. 0 or -errno (a file
- * system that cannot hold sparse files of several GiB gives -EFBIG or -ENOSPC). */
+/* Writes into an existing empty directory. Without `data` the files end after their headers. 0 or -errno (a
+ * file system that cannot hold sparse files of several GiB gives -EFBIG or -ENOSPC). */
 int flash_make(const char *dir, enum flash_kind kind, bool data, struct flash_total *ret_total);
 /* Removes what flash_make wrote, and the directory. */
 void flash_remove(const char *dir);

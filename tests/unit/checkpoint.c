@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * checkpoint.c (test) - opening checkpoint directories: the tiny model, and copies of it wrong in one way each.
+ * checkpoint.c (test) - opening directories: the tiny model, and copies of it wrong in one way each.
  * Threads: one. */
 #include "engine/base/mapfile.h"
 #include "engine/base/mem.h"
@@ -133,7 +133,8 @@ static void is_refused(int rc, const char *says)
 	int got = weights_open(dir, &w, &why);
 
 	if (got != rc || !strstr(buf_str(&why), says))
-		fail_msg("expected %s, \"%s\"; found %s, \"%s\"", rc_name(rc), says, rc_name(got), buf_str(&why));
+		fail_msg("expected %s, \"%s\"; found %s, \"%s\"", rc_name(rc), says, rc_name(got),
+			 buf_str(&why));
 	assert_null(w);
 	buf_fini(&why);
 }
@@ -209,7 +210,8 @@ static void missing_tensors_are_named(void **state)
 	(void)state;
 	drop("layers.3.attn.wkv.weight");
 	write_all();
-	is_refused(RC_MODEL, "tensor layers.3.attn.wkv.weight: expected F8_E4M3, BF16 or F32 [96, 128], found nothing");
+	is_refused(RC_MODEL,
+		   "tensor layers.3.attn.wkv.weight: expected F8_E4M3, BF16 or F32 [96, 128], found nothing");
 }
 
 static void missing_scales_are_named(void **state)
@@ -217,7 +219,8 @@ static void missing_scales_are_named(void **state)
 	(void)state;
 	drop("layers.2.ffn.experts.5.w1.scale");
 	write_all();
-	is_refused(RC_MODEL, "tensor layers.2.ffn.experts.5.w1.scale: expected F8_E8M0 [128, 4], found nothing");
+	is_refused(RC_MODEL,
+		   "tensor layers.2.ffn.experts.5.w1.scale: expected F8_E8M0 [128, 4], found nothing");
 }
 
 static void half_a_draft_block_is_refused(void **state)
@@ -237,7 +240,8 @@ static void unexpected_tensors_are_named(void **state)
 	entry[n_entries] = *named("norm.bias");
 	entry[n_entries++].name = "norm.weight";
 	write_all();
-	is_refused(RC_MODEL, "model.safetensors: tensor norm.bias: expected no such tensor, found BF16 [128]");
+	is_refused(RC_MODEL,
+		   "model.safetensors: tensor norm.bias: expected no such tensor, found BF16 [128]");
 }
 
 static void wrong_shapes_and_dtypes_are_named(void **state)
@@ -249,18 +253,21 @@ static void wrong_shapes_and_dtypes_are_named(void **state)
 	e->dim[0] = 64;
 	e->dim[1] = 2;
 	write_all();
-	is_refused(RC_MODEL, "model.safetensors: tensor norm.weight: expected BF16 or F32 [128], found BF16 [64, 2]");
+	is_refused(RC_MODEL,
+		   "model.safetensors: tensor norm.weight: expected BF16 or F32 [128], found BF16 [64, 2]");
 	e->n_dim = 1;
 	e->dim[0] = 128;
 	e->dtype = ST_F16;
 	write_all();
-	is_refused(RC_MODEL, "model.safetensors: tensor norm.weight: expected BF16 or F32 [128], found F16 [128]");
+	is_refused(RC_MODEL,
+		   "model.safetensors: tensor norm.weight: expected BF16 or F32 [128], found F16 [128]");
 	e->dtype = ST_BF16;
 	e = named("layers.1.attn.wo_a.scale");
 	e->dim[0] = 2;
 	e->dim[1] = 1;
 	write_all();
-	is_refused(RC_MODEL, "tensor layers.1.attn.wo_a.scale: expected F8_E8M0 or F32 [1, 2], found F8_E8M0 [2, 1]");
+	is_refused(RC_MODEL,
+		   "tensor layers.1.attn.wo_a.scale: expected F8_E8M0 or F32 [1, 2], found F8_E8M0 [2, 1]");
 }
 
 static void hash_table_beyond_the_experts_is_refused(void **state)
@@ -272,7 +279,8 @@ static void hash_table_beyond_the_experts_is_refused(void **state)
 	table[5][1] = 8;
 	named("layers.0.ffn.gate.tid2eid")->data = table;
 	write_all();
-	is_refused(RC_MODEL, "tensor layers.0.ffn.gate.tid2eid: expected expert ids below 8, found 8 for token 5");
+	is_refused(RC_MODEL,
+		   "tensor layers.0.ffn.gate.tid2eid: expected expert ids below 8, found 8 for token 5");
 	table[5][1] = -1;
 	write_all();
 	is_refused(RC_MODEL, "found -1 for token 5");
@@ -296,7 +304,8 @@ static void index_must_agree_with_the_files(void **state)
 		{ "{\"weight_map\":{\"norm.weight\":\"../x.safetensors\"}}", "plain name" },
 		{ "{\"weight_map\":{\"norm.weight\":\"config.json\"}}", "plain name" },
 		{ "{\"weight_map\":{\"norm.weight\":7}}", "expected a string" },
-		{ "{\"weight_map\":{\"norm.weight\":\"absent.safetensors\"}}", "absent.safetensors: No such file" },
+		{ "{\"weight_map\":{\"norm.weight\":\"absent.safetensors\"}}",
+		  "absent.safetensors: No such file" },
 		{ "{\"weight_map\":{\"norm.weight\":\"model.safetensors\"}}", "found 1" },
 		{ "{\"weight_map\":{\"nothing\":\"model.safetensors\"}}",
 		  "tensor nothing: expected in model.safetensors, found in no file" },
@@ -318,7 +327,8 @@ static void directories_without_a_model_are_refused(void **state)
 	put_file("model.safetensors", "short", 5);
 	is_refused(RC_MODEL, "model.safetensors: not a safetensors file: 5 bytes");
 	put_file("model.safetensors", "\377\377\377\377\377\377\377\377{}", 10);
-	is_refused(RC_MODEL, "not a safetensors file: a header of 18446744073709551615 bytes in a file of 10");
+	is_refused(RC_MODEL,
+		   "not a safetensors file: a header of 18446744073709551615 bytes in a file of 10");
 	put_file("generation_config.json", "{\"top_p\":2}", 11);
 	is_refused(RC_MODEL, "generation_config.json: top_p: expected a number from 0 to 1, found 2");
 	unlink(in_dir("config.json"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model_config.c (test) - the tiny model's config.json changed in one field at a time: taken or refused by name.
+ * model_config.c (test) - the tiny model's config.json with one field changed: taken, or refused by name.
  * Threads: one. */
 #include "engine/base/mapfile.h"
 #include "engine/base/mem.h"
@@ -89,7 +89,8 @@ static void changes_are_refused_by_name(void **state)
 		{ "model_type", "\"llama\"", RC_UNSUPPORTED, "llama" },
 		{ "model_type", NULL, RC_UNSUPPORTED, "model_type" },
 		{ "architectures", "[\"DeepseekV4ForVision\"]", RC_UNSUPPORTED, "DeepseekV4ForVision" },
-		{ "scoring_func", "\"sigmoid\"", RC_UNSUPPORTED, "scoring_func: expected \"sqrtsoftplus\", found \"sigmoid\"" },
+		{ "scoring_func", "\"sigmoid\"", RC_UNSUPPORTED,
+		  "scoring_func: expected \"sqrtsoftplus\", found \"sigmoid\"" },
 		{ "topk_method", "\"greedy\"", RC_UNSUPPORTED, "topk_method" },
 		{ "hidden_act", "\"gelu\"", RC_UNSUPPORTED, "hidden_act" },
 		{ "attention_bias", "true", RC_UNSUPPORTED, "attention_bias: expected false, found true" },
@@ -97,7 +98,7 @@ static void changes_are_refused_by_name(void **state)
 		{ "tie_word_embeddings", "true", RC_UNSUPPORTED, "tie_word_embeddings" },
 		{ "num_key_value_heads", "2", RC_UNSUPPORTED, "num_key_value_heads: expected 1, found 2" },
 		{ "n_group", "8", RC_UNSUPPORTED, "n_group" },
-		{ "rope_scaling.type", "\"linear\"", RC_UNSUPPORTED, "rope_scaling.type: expected \"yarn\"" },
+		{ "rope_scaling.type", "\"linear\"", RC_UNSUPPORTED, "rope_scaling.type: expected plain YaRN, found \"linear\"" },
 		{ "rope_scaling.type", NULL, RC_UNSUPPORTED, "rope_scaling.type" },
 		{ "rope_scaling.attention_factor", "1.277", RC_UNSUPPORTED, "rope_scaling.attention_factor" },
 		{ "rope_scaling.mscale", "0.7", RC_UNSUPPORTED, "rope_scaling.mscale" },
@@ -106,8 +107,10 @@ static void changes_are_refused_by_name(void **state)
 		{ "rope_scaling", "7", RC_MODEL, "rope_scaling" },
 		{ "quantization_config.fmt", "\"e5m2\"", RC_UNSUPPORTED, "quantization_config.fmt" },
 		{ "quantization_config.weight_block_size", "[32,32]", RC_UNSUPPORTED, "weight_block_size" },
-		{ "quantization_config.activation_scheme", "\"static\"", RC_UNSUPPORTED, "activation_scheme" },
-		{ "compress_ratios", "[0,0,4,2,4,0]", RC_UNSUPPORTED, "compress_ratios[3]: expected 0, 4 or 128, found 2" },
+		{ "quantization_config.activation_scheme", "\"static\"", RC_UNSUPPORTED,
+		  "activation_scheme" },
+		{ "compress_ratios", "[0,0,4,2,4,0]", RC_UNSUPPORTED,
+		  "compress_ratios[3]: expected 0, 4 or 128, found 2" },
 		{ "compress_ratios", "[0,0,4,128,4,4]", RC_UNSUPPORTED, "compress_ratios[5]" },
 		{ "compress_ratios", "[0,0]", RC_MODEL, "compress_ratios" },
 		{ "compress_ratios", "[0,0,4,128,4.0]", RC_UNSUPPORTED, "compress_ratios[4]" },
@@ -118,9 +121,11 @@ static void changes_are_refused_by_name(void **state)
 		{ "vocab_size", "-1", RC_MODEL, "vocab_size: expected an integer from 1" },
 		{ "hidden_size", "9223372036854775807", RC_MODEL, "hidden_size" },
 		{ "hidden_size", "100", RC_UNSUPPORTED, "hidden_size: expected a multiple of 32" },
-		{ "hidden_size", NULL, RC_MODEL, "hidden_size: expected an integer from 32 to 65536, found nothing" },
+		{ "hidden_size", NULL, RC_MODEL,
+		  "hidden_size: expected an integer from 32 to 65536, found nothing" },
 		{ "num_hidden_layers", "0", RC_MODEL, "num_hidden_layers" },
-		{ "qk_rope_head_dim", "31", RC_UNSUPPORTED, "qk_rope_head_dim: expected an even number, found 31" },
+		{ "qk_rope_head_dim", "31", RC_UNSUPPORTED,
+		  "qk_rope_head_dim: expected an even number, found 31" },
 		{ "qk_rope_head_dim", "128", RC_UNSUPPORTED, "qk_rope_head_dim: expected at most head_dim" },
 		{ "head_dim", "100", RC_UNSUPPORTED, "head_dim" },
 		{ "index_head_dim", "96", RC_UNSUPPORTED, "index_head_dim: expected a power of two" },
@@ -146,8 +151,8 @@ static void changes_are_refused_by_name(void **state)
 		c = untouched;
 		rc = parse_changed(rows[i].field, rows[i].value, &c, &why);
 		if (rc != rows[i].rc || !strstr(buf_str(&why), rows[i].says))
-			fail_msg("%s = %s: %s, \"%s\"", rows[i].field, rows[i].value ? rows[i].value : "nothing",
-				 rc_name(rc), buf_str(&why));
+			fail_msg("%s = %s: %s, \"%s\"", rows[i].field,
+				 rows[i].value ? rows[i].value : "nothing", rc_name(rc), buf_str(&why));
 		assert_memory_equal(&c, &untouched, sizeof c);
 	}
 	buf_fini(&why);
@@ -156,11 +161,19 @@ static void changes_are_refused_by_name(void **state)
 static void harmless_changes_are_taken(void **state)
 {
 	static const char *const rows[][2] = {
-		{ "transformers_version", "\"5.0\"" }, { "expert_dtype", NULL }, { "use_sliding_window", "null" },
-		{ "some_bias", "false" }, { "_name_or_path", "\"x\"" }, { "quantization_config", NULL },
-		{ "num_nextn_predict_layers", "3" }, { "scoring_func", NULL }, { "rope_scaling.attention_factor", "1.0" },
-		{ "rope_scaling.rope_type", "\"yarn\"" }, { "torch_dtype", "\"float32\"" },
-		{ "quantization_config.quant_algo", "\"MIXED_PRECISION\"" }, { "num_hash_layers", "0" },
+		{ "transformers_version", "\"5.0\"" },
+		{ "expert_dtype", NULL },
+		{ "use_sliding_window", "null" },
+		{ "some_bias", "false" },
+		{ "_name_or_path", "\"x\"" },
+		{ "quantization_config", NULL },
+		{ "num_nextn_predict_layers", "3" },
+		{ "scoring_func", NULL },
+		{ "rope_scaling.attention_factor", "1.0" },
+		{ "rope_scaling.rope_type", "\"yarn\"" },
+		{ "torch_dtype", "\"float32\"" },
+		{ "quantization_config.quant_algo", "\"MIXED_PRECISION\"" },
+		{ "num_hash_layers", "0" },
 	};
 	struct model_config c;
 	struct buf why = { 0 };
@@ -177,7 +190,9 @@ static void harmless_changes_are_taken(void **state)
 
 static void malformed_text_is_refused(void **state)
 {
-	static const char *const rows[] = { "", "{", "[]", "7", "{\"a\":1,\"a\":2}", "{\"model_type\":\"deepseek_v4\"}" };
+	static const char *const rows[] = {
+		"", "{", "[]", "7", "{\"a\":1,\"a\":2}", "{\"model_type\":\"deepseek_v4\"}"
+	};
 	struct model_config c;
 	struct buf why = { 0 };
 	size_t i;
@@ -203,7 +218,8 @@ static void generation_config_sets_sampling(void **state)
 	assert_true(!c.do_sample && c.temperature == 0.6f && c.top_p == 0.95f);
 	text = "{\"temperature\":-1}";
 	assert_int_equal(model_config_parse_generation(text, strlen(text), &c, &why), RC_MODEL);
-	assert_string_equal(buf_str(&why), "generation_config.json: temperature: expected a number from 0 to 100, found -1");
+	assert_string_equal(buf_str(&why),
+			    "generation_config.json: temperature: expected a number from 0 to 100, found -1");
 	assert_true(c.temperature == 0.6f);
 	buf_fini(&why);
 }
