@@ -37,7 +37,8 @@ int client_open(const char *path, struct client **ret_c, struct buf *why)
 	int fd, e;
 
 	if (strlen(path) >= sizeof a.sun_path)
-		return buf_why(why, -ENAMETOOLONG, "%s: socket paths have at most %zu bytes", path, sizeof a.sun_path - 1);
+		return buf_why(why, -ENAMETOOLONG, "%s: socket paths have at most %zu bytes", path,
+			       sizeof a.sun_path - 1);
 	strcpy(a.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) < 0) {
@@ -102,7 +103,8 @@ int client_send(struct client *c, const char *method, json_t *params, bool more,
 
 	varlink_put_call(&out, method, params, more, false);
 	if (out.len > VARLINK_MAX_CALL)
-		r = buf_why(why, RC_TOO_LARGE, "the call has %zu bytes, at most %u are allowed", out.len, VARLINK_MAX_CALL);
+		r = buf_why(why, RC_TOO_LARGE, "the call has %zu bytes, at most %u are allowed", out.len,
+			    VARLINK_MAX_CALL);
 	while (!r && sent < out.len) {
 		ssize_t n = send(c->fd, out.data + sent, out.len - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 

@@ -18,8 +18,8 @@ int client_open_patiently(const char *path, long timeout_ms, struct client **ret
 void client_close(struct client **c);
 /* Sends one call. `params` is borrowed and may be NULL. */
 int client_send(struct client *c, const char *method, json_t *params, bool more, struct buf *why);
-/* Reads the next reply; timeout_ms < 0 waits for ever. RC_TIMEOUT; -ECONNRESET when the daemon hung up; RC_JSON for
- * what is no reply. The caller frees *ret_r with varlink_reply_fini(). */
+/* Reads the next reply; timeout_ms < 0 waits for ever. RC_TIMEOUT; -ECONNRESET when the daemon hung up;
+ * RC_JSON for what is no reply. The caller frees *ret_r with varlink_reply_fini(). */
 int client_reply(struct client *c, long timeout_ms, struct varlink_reply *ret_r, struct buf *why);
 /* Waits until the daemon closes the connection: 0, or RC_TIMEOUT. */
 int client_wait_close(struct client *c, long timeout_ms);

@@ -92,7 +92,8 @@ static void help_arguments(const struct verb *v, struct buf *out)
 static bool help_first_of_group(int i, size_t n)
 {
 	for (int k = 0; k < i; k++)
-		if (!strncmp(verb_table[k].words, verb_table[i].words, n) && strcspn(verb_table[k].words, " ") == n)
+		if (!strncmp(verb_table[k].words, verb_table[i].words, n) &&
+		    strcspn(verb_table[k].words, " ") == n)
 			return false;
 	return true;
 }

@@ -95,7 +95,8 @@ static int varlink_method(json_t *root, const char **ret_method, struct buf *why
 	if (!m)
 		return buf_why(why, RC_INVALID, "method: a string is required");
 	if (!dot || dot == m || !dot[1] || strlen(m) > VARLINK_MAX_NAME)
-		return buf_why(why, RC_INVALID, "method: must be INTERFACE.METHOD, at most %d bytes", VARLINK_MAX_NAME);
+		return buf_why(why, RC_INVALID, "method: must be INTERFACE.METHOD, at most %d bytes",
+			       VARLINK_MAX_NAME);
 	*ret_method = m;
 	return 0;
 }

@@ -30,13 +30,13 @@ struct varlink_reply {
 	bool continues;
 };
 
-/* The length of the first complete message at the start of `in` (its NUL not counted); -EAGAIN when there is none
- * yet; RC_TOO_LARGE when there cannot be one within max bytes. *scanned starts at 0 and remembers between calls what
- * was searched, so that a peer that sends byte by byte costs linear time. */
+/* The length of the first complete message at the start of `in` (its NUL not counted); -EAGAIN when there is
+ * none yet; RC_TOO_LARGE when there cannot be one within max bytes. *scanned starts at 0 and remembers
+ * between calls what was searched, so that a peer that sends byte by byte costs linear time. */
 int varlink_frame(const struct buf *in, size_t max, size_t *scanned, size_t *ret_len);
 
-/* RC_JSON for what is no JSON object, nested deeper than VARLINK_MAX_DEPTH, or names a key twice; RC_INVALID for
- * fields of the wrong type. `why` names the field. */
+/* RC_JSON for what is no JSON object, nested deeper than VARLINK_MAX_DEPTH, or names a key twice; RC_INVALID
+ * for fields of the wrong type. `why` names the field. */
 int varlink_parse_call(const char *bytes, size_t len, struct varlink_call *ret_c, struct buf *why);
 void varlink_call_fini(struct varlink_call *c);
 int varlink_parse_reply(const char *bytes, size_t len, struct varlink_reply *ret_r, struct buf *why);

@@ -6,6 +6,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -377,7 +378,7 @@ static void verb_usage_name(const struct verb_arg *a, struct buf *out)
 
 	n -= a->type == VERB_STRINGS && a->name[n - 1] == 's';
 	for (size_t i = 0; i < n; i++)
-		buf_addc(out, a->name[i] >= 'a' && a->name[i] <= 'z' ? (char)(a->name[i] - 'a' + 'A') : a->name[i]);
+		buf_addc(out, (char)toupper((unsigned char)a->name[i]));
 }
 
 static void verb_usage_option(const struct verb_arg *a, struct buf *out)

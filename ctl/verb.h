@@ -23,7 +23,8 @@ struct verb {
 extern const struct verb verb_table[];
 extern const int verb_count;
 
-enum verb_type { VERB_STRING, VERB_SECRET, VERB_CHOICE, VERB_INT, VERB_FLOAT, VERB_BOOL, VERB_STRINGS, VERB_MAP };
+enum verb_type { VERB_STRING, VERB_SECRET, VERB_CHOICE, VERB_INT, VERB_FLOAT, VERB_BOOL, VERB_STRINGS,
+		 VERB_MAP };
 
 /* One word of the argument column. */
 struct verb_arg {
@@ -42,7 +43,8 @@ const struct verb *verb_find_method(const char *method);
 /* The verb whose words begin argv; *ret_used says how many words they are. NULL when none. */
 const struct verb *verb_find_words(int argc, char *const *argv, int *ret_used);
 
-/* Checks a call's parameters against the column. RC_INVALID: bad (VERB_NAME_MAX bytes) has the field's name. */
+/* Checks a call's parameters against the column. RC_INVALID: bad (VERB_NAME_MAX bytes) has the field's
+ * name. */
 int verb_check(const struct verb *v, json_t *params, char *bad);
 /* Makes parameters of the words after the verb. RC_INVALID; why says what is wrong. */
 int verb_parse(const struct verb *v, int argc, char *const *argv, json_t **ret_params, struct buf *why);

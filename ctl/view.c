@@ -54,7 +54,9 @@ static void view_scalar(json_t *v, struct buf *out)
 	switch (json_typeof(v)) {
 	case JSON_STRING: buf_adds(out, json_string_value(v)); break;
 	case JSON_INTEGER: buf_printf(out, "%lld", (long long)json_integer_value(v)); break;
-	case JSON_REAL: buf_printf(out, json_real_value(v) < 1e6 ? "%.6g" : "%.3f", json_real_value(v)); break;
+	case JSON_REAL:
+		buf_printf(out, json_real_value(v) < 1e6 ? "%.6g" : "%.3f", json_real_value(v));
+		break;
 	case JSON_TRUE: buf_adds(out, "yes"); break;
 	case JSON_FALSE: buf_adds(out, "no"); break;
 	default: buf_adds(out, "-"); break;
@@ -227,7 +229,8 @@ static size_t view_key_width(json_t *o)
 	return w;
 }
 
-/* One line per field; a text of several lines follows its name. A reply that is one object is shown as its fields. */
+/* One line per field; a text of several lines follows its name. A reply that is one object is shown as its
+ * fields. */
 static void view_fields(json_t *params, struct buf *out)
 {
 	json_t *v = json_object_iter_value(json_object_iter(params));

@@ -26,7 +26,8 @@ static void call_free(struct call *c)
 	free(c);
 }
 
-/* The call's parameters as one line of JSON, without secrets and the values of whoever is not allowed anyway. */
+/* The call's parameters as one line of JSON, without secrets and the values of whoever is not allowed
+ * anyway. */
 static void call_audit_args(const struct call *c, struct buf *out)
 {
 	struct verb_arg a[VERB_MAX_ARGS];
@@ -98,7 +99,8 @@ void call_reply(struct call **c, json_t *params)
 void call_fail(struct call **c, int rc, const char *message)
 {
 	must(rc < 0);
-	call_end(c, rc_varlink(rc), varlink_text("message", message && *message ? message : rc_text(rc)), rc_name(rc));
+	call_end(c, rc_varlink(rc), varlink_text("message", message && *message ? message : rc_text(rc)),
+		 rc_name(rc));
 }
 
 void call_gone(struct call **cp)
@@ -119,12 +121,14 @@ static json_t *call_info(void)
 
 	for (int i = 0; i < iface_count; i++)
 		json_array_append_new(names, json_string(iface_table[i].name));
-	return json_pack("{s:s, s:s, s:s, s:s, s:o}", "vendor", "dsv4d", "product", "dsv4d", "version", PACKAGE_VERSION,
+	return json_pack("{s:s, s:s, s:s, s:s, s:o}", "vendor", "dsv4d", "product", "dsv4d", "version",
+			 PACKAGE_VERSION,
 			 "url", "", "interfaces", names);
 }
 
 /* An error whose one parameter is the name that was not understood. */
-static void call_named_error(struct conn *c, bool oneway, const char *error, const char *key, const char *name)
+static void call_named_error(struct conn *c, bool oneway, const char *error, const char *key,
+			     const char *name)
 {
 	struct buf full = { 0 };
 
@@ -187,7 +191,8 @@ static bool call_permitted(const struct call *c)
 
 	if (c->peer.level >= c->verb->level)
 		return true;
-	buf_printf(&text, "'%s' needs the level %s, you have %s", c->verb->words, verb_level_name(c->verb->level),
+	buf_printf(&text, "'%s' needs the level %s, you have %s", c->verb->words,
+		   verb_level_name(c->verb->level),
 		   verb_level_name(c->peer.level));
 	params = varlink_text("message", buf_str(&text));
 	json_object_set_new(params, "needed", json_string(verb_level_name(c->verb->level)));

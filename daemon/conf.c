@@ -76,7 +76,8 @@ int conf_split_listen(const char *text, char addr[64], int *ret_port, struct buf
 		return buf_why(why, RC_CONFIG, "'%s' has no address", text);
 	memcpy(addr, a, n);
 	addr[n] = '\0';
-	if (strcmp(addr, "localhost") && inet_pton(AF_INET, addr, bin) != 1 && inet_pton(AF_INET6, addr, bin) != 1)
+	if (strcmp(addr, "localhost") && inet_pton(AF_INET, addr, bin) != 1 &&
+	    inet_pton(AF_INET6, addr, bin) != 1)
 		return buf_why(why, RC_CONFIG, "'%s' is no IP address", addr);
 	*ret_port = (int)port;
 	return 0;
@@ -120,11 +121,13 @@ static int conf_check(const struct conf_row *row, const char *value, struct buf 
 		n = conf_number(value, row->kind);
 		if (n >= row->low && n <= row->high)
 			return 0;
-		return buf_why(why, RC_CONFIG, row->kind == CONF_MODE ? "%s: '%s' is not within %#llo to %#llo" :
+		return buf_why(why, RC_CONFIG,
+			       row->kind == CONF_MODE ? "%s: '%s' is not within %#llo to %#llo" :
 			       "%s: '%s' is not within %lld to %lld", row->key, value, row->low, row->high);
 	case CONF_LEVEL:
 		return log_parse_level(value, &level) == 0 ? 0 :
-		       buf_why(why, RC_CONFIG, "%s: '%s' is none of err, warn, notice, info, debug", row->key, value);
+		       buf_why(why, RC_CONFIG, "%s: '%s' is none of err, warn, notice, info, debug", row->key,
+			       value);
 	case CONF_LISTEN:
 		return conf_split_listen(value, addr, &port, why);
 	}
@@ -189,11 +192,13 @@ static int conf_option(struct conf *c, const char *probe, const char *key, const
 			return buf_why(why, RC_CONFIG, "%s: given twice", key);
 	if (c->n_option == CONF_MAX_OPTIONS)
 		return buf_why(why, RC_CONFIG, "more than %d probe options", CONF_MAX_OPTIONS);
-	c->option[c->n_option++] = (struct conf_option){ mem_strdup(probe), mem_strdup(key), mem_strdup(value) };
+	c->option[c->n_option++] = (struct conf_option){ mem_strdup(probe), mem_strdup(key),
+							 mem_strdup(value) };
 	return 0;
 }
 
-static int conf_assign(struct conf *c, struct conf_at *at, const char *key, const char *value, struct buf *why)
+static int conf_assign(struct conf *c, struct conf_at *at, const char *key, const char *value,
+		       struct buf *why)
 {
 	if (!at->section[0])
 		return buf_why(why, RC_CONFIG, "'%s' comes before the first [section]", key);

@@ -47,7 +47,8 @@ void conf_init(struct conf *c);
 void conf_fini(struct conf *c);
 /* RC_CONFIG; why names key, value and what is allowed. */
 int conf_set(struct conf *c, enum conf_key key, const char *value, struct buf *why);
-/* Adds a file's settings. RC_CONFIG, -errno; why begins with "file:line: ". c may be half changed after an error. */
+/* Adds a file's settings. RC_CONFIG, -errno; why begins with "file:line: ". c may be half changed after an
+ * error. */
 int conf_load(struct conf *c, const char *path, struct buf *why);
 int conf_parse(struct conf *c, const char *name, const char *text, size_t len, struct buf *why);
 

@@ -123,15 +123,16 @@ void conn_finish(struct conn *c)
 void conn_resume(struct conn *c)
 {
 	c->call = NULL;
-	/* Calls that arrived meanwhile are handled from the loop, not from here: whoever finished this one may be deep
-	 * in code of its own. The socket is writable at once. */
+	/* Calls that arrived meanwhile are handled from the loop, not from here: whoever finished this one
+	 * may be deep in code of its own. The socket is writable at once. */
 	loop_mod(c->control->loop, &c->source, EPOLLOUT);
 }
 
 static void conn_flush(struct conn *c)
 {
 	while (c->sent < c->out.len) {
-		ssize_t n = send(c->source.fd, c->out.data + c->sent, c->out.len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = send(c->source.fd, c->out.data + c->sent, c->out.len - c->sent,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -241,7 +242,8 @@ static int control_admit(struct control *c, int fd)
 	list_put(&c->conns, &k->node);
 	c->n_conns++;
 	if (full) {
-		log_event(LOG_LV_WARN, "control_refused", "uid=%u pid=%d why=%s", (unsigned)peer.uid, (int)peer.pid,
+		log_event(LOG_LV_WARN, "control_refused", "uid=%u pid=%d why=%s", (unsigned)peer.uid,
+			  (int)peer.pid,
 			  LOGQ(full));
 		call_refuse(k, RC_BUSY, full);
 		conn_flush(k);
@@ -321,7 +323,8 @@ void control_tick(struct control *c)
 	for (struct list *n = c->conns.next; n != &c->conns; n = next) {
 		struct conn *k = list_entry(n, struct conn, node);
 		const char *late = k->in_since && now - k->in_since > CONTROL_IN_MS ? "half a call" :
-				   k->out_since && now - k->out_since > CONTROL_OUT_MS ? "a reply not read" : NULL;
+				   k->out_since &&
+				   now - k->out_since > CONTROL_OUT_MS ? "a reply not read" : NULL;
 
 		next = n->next;
 		if (!late)

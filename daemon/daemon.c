@@ -55,7 +55,8 @@ int daemon_configure(const struct daemon_flags *f, struct conf *ret_c, struct bu
 
 const char *daemon_state_name(enum daemon_state s)
 {
-	static const char *const names[] = { "loading", "ready", "draining", "drained", "stopping", "failed" };
+	static const char *const names[] = { "loading", "ready", "draining", "drained", "stopping",
+					     "failed" };
 
 	return names[s];
 }
@@ -192,7 +193,8 @@ void daemon_stop(struct daemon *d, bool now)
 {
 	now |= d->stopping;
 	if (!d->stopping) {
-		log_event(LOG_LV_NOTICE, "stopping", "drain_timeout=%lld", conf_int(&d->conf, CONF_drain_timeout));
+		log_event(LOG_LV_NOTICE, "stopping", "drain_timeout=%lld",
+			  conf_int(&d->conf, CONF_drain_timeout));
 		sd_notify(0, "STOPPING=1\nSTATUS=finishing requests");
 		d->stopping = true;
 		d->stop_by = loop_now() + conf_int(&d->conf, CONF_drain_timeout) * 1000;
@@ -310,12 +312,14 @@ static void daemon_open_done(struct ops_job *j)
 	if (d->stopping) {
 		daemon_hurry(d);
 	} else if (o->rc) {
-		daemon_fail(d, DAEMON_UNAVAILABLE, "model_failed", o->why.len ? buf_str(&o->why) : rc_text(o->rc));
+		daemon_fail(d, DAEMON_UNAVAILABLE, "model_failed",
+			    o->why.len ? buf_str(&o->why) : rc_text(o->rc));
 	} else if (daemon_serve(d) == 0) {
 		log_event(LOG_LV_NOTICE, "ready", "model=%s http=%s control=%s seconds=%.2f",
 			  LOGQ(engine_model_name(d->engine)), http_address(d->http),
 			  LOGQ(conf_text(&d->conf, CONF_control)), (double)(loop_now() - d->started) / 1000);
-		sd_notifyf(0, "READY=1\nSTATUS=serving %s on %s", engine_model_name(d->engine), http_address(d->http));
+		sd_notifyf(0, "READY=1\nSTATUS=serving %s on %s", engine_model_name(d->engine),
+			   http_address(d->http));
 		wait_tick(d);
 	}
 	buf_fini(&o->why);
@@ -366,7 +370,8 @@ static int daemon_control(struct daemon *d)
 	int r = control_open(&o, &d->loop, d, &d->control, &why);
 
 	if (r)
-		daemon_fail(d, r == -EADDRINUSE ? DAEMON_TEMPORARY : DAEMON_ERROR, "control_failed", buf_str(&why));
+		daemon_fail(d, r == -EADDRINUSE ? DAEMON_TEMPORARY : DAEMON_ERROR, "control_failed",
+			    buf_str(&why));
 	buf_fini(&why);
 	return r;
 }

@@ -23,7 +23,8 @@ enum daemon_exit {
 };
 
 /* The order is that of io.dsv4.Daemon.State. */
-enum daemon_state { DAEMON_LOADING, DAEMON_READY, DAEMON_DRAINING, DAEMON_DRAINED, DAEMON_STOPPING, DAEMON_FAILED };
+enum daemon_state { DAEMON_LOADING, DAEMON_READY, DAEMON_DRAINING, DAEMON_DRAINED, DAEMON_STOPPING,
+		    DAEMON_FAILED };
 
 /* What the command line said; it wins over the file, also at a reload. */
 struct daemon_flags {

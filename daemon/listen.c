@@ -34,7 +34,8 @@ static int listen_lock(struct listen *l, struct buf *why)
 	if (l->lock_fd < 0)
 		r = listen_why(why, "cannot open", buf_str(&name));
 	else if (flock(l->lock_fd, LOCK_EX | LOCK_NB) < 0)
-		r = errno == EWOULDBLOCK ? buf_why(why, -EADDRINUSE, "%s: another dsv4d listens here", l->path)
+		r = errno == EWOULDBLOCK ? buf_why(why, -EADDRINUSE, "%s: another dsv4d listens here",
+						   l->path)
 					 : listen_why(why, "cannot lock", buf_str(&name));
 	buf_fini(&name);
 	return r;
@@ -102,7 +103,8 @@ int listen_open(struct listen *l, const char *path, mode_t mode, gid_t gid, stru
 
 	*l = (struct listen){ .fd = -1, .lock_fd = -1 };
 	if (strlen(path) >= sizeof a.sun_path)
-		return buf_why(why, -ENAMETOOLONG, "%s: socket paths have at most %zu bytes, this one has %zu", path,
+		return buf_why(why, -ENAMETOOLONG,
+			       "%s: socket paths have at most %zu bytes, this one has %zu", path,
 			       sizeof a.sun_path - 1, strlen(path));
 	strcpy(a.sun_path, path);
 	l->path = mem_strdup(path);

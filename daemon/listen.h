@@ -15,7 +15,8 @@ struct listen {
 	ino_t ino;
 };
 
-/* -EADDRINUSE when another process listens there, else -errno; why names path and reason. gid -1: unchanged. */
+/* -EADDRINUSE when another process listens there, else -errno; why names path and reason. gid -1:
+ * unchanged. */
 int listen_open(struct listen *l, const char *path, mode_t mode, gid_t gid, struct buf *why);
 void listen_close(struct listen *l);
 

@@ -46,7 +46,8 @@ void loop_run(struct loop *l)
 {
 	while (!l->quit) {
 		struct epoll_event e;
-		/* One event at a time: no later event of a batch can point to a source that a handler freed. */
+		/* One event at a time: no later event of a batch can point to a source that a handler
+		 * freed. */
 		int n = epoll_wait(l->epoll, &e, 1, -1);
 
 		must(n >= 0 || errno == EINTR);

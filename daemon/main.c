@@ -77,7 +77,8 @@ static bool main_parse(int argc, char **argv, struct main_args *a)
 	int c, i;
 
 	for (i = 0; i < MAIN_N_FLAGS; i++)
-		o[i] = (struct option){ main_flags[i].name, main_flags[i].arg ? required_argument : no_argument, NULL, 0 };
+		o[i] = (struct option){ main_flags[i].name,
+					main_flags[i].arg ? required_argument : no_argument, NULL, 0 };
 	while ((c = getopt_long(argc, argv, "th", o, &i)) != -1) {
 		if (c == '?')
 			return false;

@@ -42,7 +42,8 @@ int peer_identify(int fd, const struct peer_groups *g, struct peer *ret_p)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &len) < 0)
 		return -errno;
-	/* The groups at the time of connect(2), as the kernel knows them: no look-up that could block or lie. */
+	/* The groups at the time of connect(2), as the kernel knows them: no look-up that could block or
+	 * lie. */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, gid, &glen) == 0)
 		n = glen / sizeof *gid;
 	*ret_p = (struct peer){ .uid = c.uid, .pid = c.pid, .level = VERB_MONITOR };

@@ -20,8 +20,8 @@ struct peer_groups {
 };
 void peer_groups(struct peer_groups *ret_g, const char *operate, const char *admin);
 
-/* Root and the daemon's own user administer; members of the groups by group; all others that could connect only
- * monitor. -errno. */
+/* Root and the daemon's own user administer; members of the groups by group; all others that could connect
+ * only monitor. -errno. */
 int peer_identify(int fd, const struct peer_groups *g, struct peer *ret_p);
 
 #endif

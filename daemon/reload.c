@@ -62,7 +62,8 @@ static bool reload_options_same(const struct conf *a, const struct conf *b)
 	if (a->n_option != b->n_option)
 		return false;
 	for (int i = 0; i < a->n_option; i++)
-		if (strcmp(a->option[i].probe, b->option[i].probe) || strcmp(a->option[i].key, b->option[i].key) ||
+		if (strcmp(a->option[i].probe, b->option[i].probe) || strcmp(a->option[i].key,
+									     b->option[i].key) ||
 		    strcmp(a->option[i].value, b->option[i].value))
 			return false;
 	return true;

@@ -21,11 +21,15 @@ static json_t *status_process(struct call *c)
 	struct daemon *d = c->daemon;
 
 	return json_pack("{s:s, s:s, s:i, s:f, s:o, s:s, s:s, s:s, s:s, s:s}", "state",
-			 daemon_state_name(daemon_state(d)), "version", PACKAGE_VERSION, "pid", (int)getpid(), "uptime_s",
+			 daemon_state_name(daemon_state(d)), "version", PACKAGE_VERSION, "pid", (int)getpid(),
+			 "uptime_s",
 			 (double)(loop_now() - d->started) / 1000, "model_dir",
-			 varlink_string(conf_text(&d->conf, CONF_model), strlen(conf_text(&d->conf, CONF_model))), "control",
-			 conf_text(&d->conf, CONF_control), "config", daemon_config_path(d->flags), "log_level",
-			 log_level_name(log_get_level()), "http", d->http ? http_address(d->http) : "", "level",
+			 varlink_string(conf_text(&d->conf, CONF_model),
+					strlen(conf_text(&d->conf, CONF_model))), "control",
+			 conf_text(&d->conf, CONF_control), "config", daemon_config_path(d->flags),
+			 "log_level",
+			 log_level_name(log_get_level()), "http", d->http ? http_address(d->http) : "",
+			 "level",
 			 verb_level_name(c->peer.level));
 }
 
@@ -49,11 +53,15 @@ static void status_engine(struct daemon *d, json_t *o)
 	status_set(o, "steps", json_integer((json_int_t)s.steps));
 	status_set(o, "step_age_s", json_real(s.step_age));
 	status_set(o, "state_bytes", json_integer((json_int_t)s.state_bytes));
-	status_set(o, "requests", json_pack("{s:i, s:i, s:I, s:I, s:I, s:I}", "running", s.running, "queued", s.queued,
-					    "submitted", (json_int_t)s.requests, "finished", (json_int_t)s.finished,
-					    "cancelled", (json_int_t)s.cancelled, "errors", (json_int_t)s.errors));
+	status_set(o, "requests", json_pack("{s:i, s:i, s:I, s:I, s:I, s:I}", "running", s.running, "queued",
+					    s.queued,
+					    "submitted", (json_int_t)s.requests, "finished",
+					    (json_int_t)s.finished,
+					    "cancelled", (json_int_t)s.cancelled, "errors",
+					    (json_int_t)s.errors));
 	status_set(o, "tokens", json_pack("{s:I, s:I, s:I}", "prompt", (json_int_t)s.prompt_tokens, "cached",
-					  (json_int_t)s.cached_tokens, "generated", (json_int_t)s.generated_tokens));
+					  (json_int_t)s.cached_tokens, "generated",
+					  (json_int_t)s.generated_tokens));
 	if (s.failed)
 		status_set(o, "error", varlink_string(s.why_failed, strlen(s.why_failed)));
 }

@@ -24,11 +24,15 @@ int verb_model(struct call *c, json_t **ret_reply, struct buf *why)
 	engine_describe(d->engine, &text);
 	*ret_reply = json_pack("{s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "name",
 			       engine_model_name(d->engine), "dir",
-			       varlink_string(conf_text(&d->conf, CONF_model), strlen(conf_text(&d->conf, CONF_model))),
-			       "layers", m->n_layers, "hidden", m->hidden_size, "heads", m->n_heads, "experts", m->n_experts,
-			       "experts_per_token", m->experts_per_tok, "vocab", m->vocab_size, "mtp_layers", m->n_mtp,
+			       varlink_string(conf_text(&d->conf, CONF_model),
+					      strlen(conf_text(&d->conf, CONF_model))),
+			       "layers", m->n_layers, "hidden", m->hidden_size, "heads", m->n_heads,
+			       "experts", m->n_experts,
+			       "experts_per_token", m->experts_per_tok, "vocab", m->vocab_size, "mtp_layers",
+			       m->n_mtp,
 			       "window", m->window, "index_topk", m->index_topk, "max_context",
-			       engine_max_context(d->engine), "description", varlink_string(text.data, text.len));
+			       engine_max_context(d->engine), "description",
+			       varlink_string(text.data, text.len));
 	buf_fini(&text);
 	must(*ret_reply != NULL);
 	return 0;
@@ -54,9 +58,11 @@ static json_t *kernels_slot(const struct kset *ks, int op, int ph, int wf, const
 {
 	const struct kset_slot *s = kernels_at(ks, op, ph, wf);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "op", kset_op_name((enum dsv4_op)op), "family",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "op", kset_op_name((enum dsv4_op)op),
+			 "family",
 			 kset_family_name(kset_op_family((enum dsv4_op)op)), "phase",
-			 kset_phase_name((enum dsv4_phase)ph), "wfmt", wfmt, "provider", s->provider->name, "version",
+			 kset_phase_name((enum dsv4_phase)ph), "wfmt", wfmt, "provider", s->provider->name,
+			 "version",
 			 s->provider->version, "numerics", s->entry->tag);
 }
 
@@ -93,7 +99,8 @@ int verb_kernels_show(struct call *c, json_t **ret_reply, struct buf *why)
 				json_array_append_new(slots, kernels_slot(ks, op, ph, wf, uniform ? "all" :
 									  kset_wfmt_name((enum dsv4_wfmt)wf)));
 		}
-	*ret_reply = json_pack("{s:s, s:I, s:o}", "name", kset_name(ks), "generation", (json_int_t)kset_generation(ks),
+	*ret_reply = json_pack("{s:s, s:I, s:o}", "name", kset_name(ks), "generation",
+			       (json_int_t)kset_generation(ks),
 			       "slots", slots);
 	kset_unpin(&ks);
 	return 0;
@@ -135,7 +142,8 @@ int verb_kernels_list(struct call *c, json_t **ret_reply, struct buf *why)
 	families = json_array();
 	for (int f = 0; f < DSV4_N_FAMILY; f++)
 		json_array_append_new(families,
-				      json_pack("{s:s, s:o, s:o}", "family", kset_family_name((enum dsv4_family)f), "prefill",
+				      json_pack("{s:s, s:o, s:o}", "family",
+						kset_family_name((enum dsv4_family)f), "prefill",
 						kernels_providers(ks, f, DSV4_PREFILL), "decode",
 						kernels_providers(ks, f, DSV4_DECODE)));
 	*ret_reply = json_pack("{s:[{s:s, s:I, s:b, s:o}]}", "sets", "name", kset_name(ks), "generation",
@@ -156,7 +164,8 @@ static json_t *plugin_row(const struct dsv4_plugin *p)
 	for (int f = 0; f < DSV4_N_FAMILY; f++)
 		if (has[f])
 			json_array_append_new(families, json_string(kset_family_name((enum dsv4_family)f)));
-	return json_pack("{s:s, s:s, s:b, s:I, s:o, s:s}", "name", p->name, "version", p->version, "builtin", 1, "ops",
+	return json_pack("{s:s, s:s, s:b, s:I, s:o, s:s}", "name", p->name, "version", p->version, "builtin",
+			 1, "ops",
 			 (json_int_t)p->n_op, "families", families, "cpu", p->cpu ? p->cpu : "");
 }
 
@@ -173,7 +182,8 @@ int verb_plugin_list(struct call *c, json_t **ret_reply, struct buf *why)
 	list = json_array();
 	for (int k = 0; k < DSV4_N_OP * DSV4_N_PHASE * DSV4_N_WFMT; k++) {
 		const struct dsv4_plugin *p = kernels_at(ks, k / DSV4_N_WFMT / DSV4_N_PHASE,
-							 k / DSV4_N_WFMT % DSV4_N_PHASE, k % DSV4_N_WFMT)->provider;
+							 k / DSV4_N_WFMT % DSV4_N_PHASE,
+							 k % DSV4_N_WFMT)->provider;
 		int i = 0;
 
 		while (i < n && seen[i] != p)

@@ -9,9 +9,11 @@
 
 #include <string.h>
 
-static json_t *param_json(const char *name, const char *value, const char *choices, const char *when, const char *text)
+static json_t *param_json(const char *name, const char *value, const char *choices, const char *when,
+			  const char *text)
 {
-	return json_pack("{s:s, s:o, s:s, s:s, s:s}", "name", name, "value", varlink_string(value, strlen(value)), "choices",
+	return json_pack("{s:s, s:o, s:s, s:s, s:s}", "name", name, "value",
+			 varlink_string(value, strlen(value)), "choices",
 			 choices, "when", when, "text", text);
 }
 
@@ -29,7 +31,8 @@ static json_t *param_conf(struct daemon *d, int key)
 	char range[64];
 
 	if (row->high > 0) {
-		snprintf(range, sizeof range, row->high == 0777 ? "mode %llo %llo" : "int %lld %lld", row->low, row->high);
+		snprintf(range, sizeof range, row->high == 0777 ? "mode %llo %llo" : "int %lld %lld",
+			 row->low, row->high);
 		choices = range;
 	}
 	if (key == CONF_log_level) {
@@ -109,7 +112,8 @@ int verb_param_get(struct call *c, json_t **ret_reply, struct buf *why)
 }
 
 /* Would this assignment succeed? Numerics are tried on a copy, which takes them all. */
-static int param_try(struct numerics *n, struct conf *scratch, const char *name, const char *value, struct buf *why)
+static int param_try(struct numerics *n, struct conf *scratch, const char *name, const char *value,
+		     struct buf *why)
 {
 	int key;
 
@@ -119,7 +123,8 @@ static int param_try(struct numerics *n, struct conf *scratch, const char *name,
 	if (key == CONF_COUNT)
 		return param_unknown(name, why);
 	if (conf_table[key].when != CONF_LIVE)
-		return buf_why(why, RC_INVALID, "%s: takes effect at a restart only; set it in the configuration file", name);
+		return buf_why(why, RC_INVALID,
+			       "%s: takes effect at a restart only; set it in the configuration file", name);
 	return conf_set(scratch, (enum conf_key)key, value, why) ? RC_INVALID : 0;
 }
 

@@ -43,7 +43,8 @@ static void probe_note_deliver(struct ops_note *n)
 	struct probe_note *p = list_entry(n, struct probe_note, note);
 
 	if (p->job->call)
-		call_progress(p->job->call, json_pack("{s:{s:s, s:i, s:i}}", "progress", "probe", p->probe, "done", p->done,
+		call_progress(p->job->call, json_pack("{s:{s:s, s:i, s:i}}", "progress", "probe", p->probe,
+						      "done", p->done,
 						      "total", p->total));
 	free(p);
 }
@@ -58,7 +59,8 @@ static void probe_progress(void *arg, const char *probe, int done, int total)
 	ops_post(j->daemon->ops, &n->note);
 }
 
-/* The daemon as peer, until the caller leaves or the daemon stops: then every further request fails at once. */
+/* The daemon as peer, until the caller leaves or the daemon stops: then every further request fails at
+ * once. */
 static int probe_chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, json_t **ret_reply,
 		      struct buf *why)
 {
@@ -93,7 +95,8 @@ static void probe_job_run(struct ops_job *job)
 		if (j->rc)
 			return;
 		json_array_append_new(j->results, probe_result_json(s, &result, probe_seconds() - start));
-		if (result.verdict > j->worst && (result.verdict != PROBE_INCONCLUSIVE || j->worst == PROBE_PASS))
+		if (result.verdict > j->worst && (result.verdict != PROBE_INCONCLUSIVE ||
+						  j->worst == PROBE_PASS))
 			j->worst = result.verdict;
 		else if (j->worst == PROBE_INCONCLUSIVE && result.verdict != PROBE_PASS)
 			j->worst = result.verdict;
@@ -109,7 +112,8 @@ static void probe_remember(struct daemon *d, json_t *results)
 	size_t i;
 
 	json_array_foreach(results, i, r)
-		json_array_append_new(d->probe_history, json_pack("{s:f, s:O}", "time", (double)time(NULL), "result", r));
+		json_array_append_new(d->probe_history, json_pack("{s:f, s:O}", "time", (double)time(NULL),
+								  "result", r));
 	while (json_array_size(d->probe_history) > PROBE_MAX_HISTORY)
 		json_array_remove(d->probe_history, 0);
 }
@@ -122,7 +126,8 @@ static void probe_job_done(struct ops_job *job)
 	if (j->call && j->rc)
 		call_fail(&j->call, j->rc, buf_str(&j->why));
 	else if (j->call)
-		call_reply(&j->call, json_pack("{s:s, s:O}", "verdict", probe_verdict_name(j->worst), "results",
+		call_reply(&j->call, json_pack("{s:s, s:O}", "verdict", probe_verdict_name(j->worst),
+					       "results",
 					       j->results));
 	json_decref(j->names);
 	json_decref(j->options);
@@ -154,7 +159,8 @@ static int probe_config_options(struct daemon *d, const char *name, json_t *opti
 }
 
 /* Gives an option to each named probe that has it. An option that none has is the error of the last. */
-static int probe_call_option(json_t *names, const char *key, const char *value, json_t *options, struct buf *why)
+static int probe_call_option(json_t *names, const char *key, const char *value, json_t *options,
+			     struct buf *why)
 {
 	bool taken = false;
 	json_t *name;
@@ -208,7 +214,8 @@ int verb_probe_run(struct call *c, json_t **ret_reply, struct buf *why)
 		return r;
 	}
 	j = mem_new(sizeof *j);
-	*j = (struct probe_job){ .job = { .run = probe_job_run, .done = probe_job_done }, .daemon = c->daemon, .call = c };
+	*j = (struct probe_job){ .job = { .run = probe_job_run, .done = probe_job_done }, .daemon = c->daemon,
+				 .call = c };
 	j->names = json_deep_copy(names);
 	j->options = options;
 	j->results = json_array();

@@ -15,7 +15,8 @@
 
 static const char *request_finish(enum gen_finish f)
 {
-	static const char *const names[] = { "running", "stop", "length", "tool_calls", "cancelled", "error" };
+	static const char *const names[] = { "running", "stop", "length", "tool_calls", "cancelled",
+					     "error" };
 
 	must((size_t)f < mem_countof(names));
 	return names[f];
@@ -45,7 +46,8 @@ static int request_find(struct call *c, struct record **ret_r, struct buf *why)
 
 static json_t *request_usage(const struct gen_usage *u)
 {
-	return json_pack("{s:i, s:i, s:i, s:i}", "prompt", u->prompt_tokens, "completion", u->completion_tokens,
+	return json_pack("{s:i, s:i, s:i, s:i}", "prompt", u->prompt_tokens, "completion",
+			 u->completion_tokens,
 			 "reasoning", u->reasoning_tokens, "cached", u->cached_tokens);
 }
 
@@ -58,7 +60,8 @@ static json_t *request_summary(struct record *rec)
 	double decode;
 
 	record_view(rec, &v);
-	o = json_pack("{s:o, s:o, s:s, s:o, s:o, s:f, s:o}", "id", request_string(v.id), "label", request_string(v.label),
+	o = json_pack("{s:o, s:o, s:s, s:o, s:o, s:f, s:o}", "id", request_string(v.id), "label",
+		      request_string(v.label),
 		      "finish", request_finish(v.finish), "detail", request_string(v.detail), "kernels",
 		      request_string(v.kset), "submit", v.t_submit, "usage", request_usage(&v.usage));
 	if (v.t_first > 0)
@@ -100,17 +103,20 @@ static json_t *request_numerics(const struct numerics *n)
 	char value[32];
 
 	for (int i = 0; i < numerics_count; i++)
-		request_set(o, numerics_table[i].name, json_string(numerics_get(n, &numerics_table[i], value)));
+		request_set(o, numerics_table[i].name, json_string(numerics_get(n, &numerics_table[i],
+										value)));
 	return o;
 }
 
 static json_t *request_sampling(const struct record_view *v)
 {
 	const struct gen_sampling *s = &v->sampling;
-	json_t *o = json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:i, s:i, s:b}", "temperature", (double)s->temperature,
+	json_t *o = json_pack("{s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:i, s:i, s:b}", "temperature",
+			      (double)s->temperature,
 			      "top_p", (double)s->top_p, "min_p", (double)s->min_p, "top_k", s->top_k,
 			      "repetition_penalty", (double)s->repetition_penalty, "presence_penalty",
-			      (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty, "max_tokens",
+			      (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty,
+			      "max_tokens",
 			      v->max_tokens, "stops", s->n_stop, "logprobs", s->logprobs);
 
 	if (s->has_seed)
@@ -120,7 +126,8 @@ static json_t *request_sampling(const struct record_view *v)
 
 static json_t *request_cache(const struct record_view *v)
 {
-	json_t *o = json_pack("{s:i, s:o}", "reused", v->reused_tokens, "reason", request_string(v->miss_reason));
+	json_t *o = json_pack("{s:i, s:o}", "reused", v->reused_tokens, "reason",
+			      request_string(v->miss_reason));
 
 	if (v->first_diff_byte >= 0)
 		request_set(o, "first_diff_byte", json_integer(v->first_diff_byte));
@@ -154,7 +161,8 @@ int verb_request_show(struct call *c, json_t **ret_reply, struct buf *why)
 	record_view(rec, &v);
 	record_unref(&rec);
 	o = json_pack("{s:o, s:o, s:s, s:o, s:b, s:o, s:I, s:I}", "id", request_string(v.id), "label",
-		      request_string(v.label), "finish", request_finish(v.finish), "detail", request_string(v.detail),
+		      request_string(v.label), "finish", request_finish(v.finish), "detail",
+		      request_string(v.detail),
 		      "thinking", v.thinking, "kernels", request_string(v.kset), "kernels_generation",
 		      (json_int_t)v.kset_generation, "epoch", (json_int_t)v.epoch);
 	if (v.finish == GEN_ERROR)
@@ -170,7 +178,8 @@ int verb_request_show(struct call *c, json_t **ret_reply, struct buf *why)
 
 /* ---- what the model saw and said ---- */
 
-static int request_text(struct call *c, void (*get)(struct record *, struct buf *), json_t **ret_reply, struct buf *why)
+static int request_text(struct call *c, void (*get)(struct record *, struct buf *), json_t **ret_reply,
+			struct buf *why)
 {
 	struct buf text = { 0 };
 	struct record *rec;

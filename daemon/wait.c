@@ -43,7 +43,8 @@ static json_t *wait_reply(struct daemon *d)
 	int running, queued;
 
 	daemon_load(d, &running, &queued);
-	return json_pack("{s:s, s:i, s:i}", "state", daemon_state_name(daemon_state(d)), "running", running, "queued",
+	return json_pack("{s:s, s:i, s:i}", "state", daemon_state_name(daemon_state(d)), "running", running,
+			 "queued",
 			 queued);
 }
 

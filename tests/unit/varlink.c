@@ -267,7 +267,8 @@ static void verb_parameters(void **state)
 		int r = verb_check(verb_find_method(check_cases[i].method), params, bad);
 
 		if (check_cases[i].bad ? r != RC_INVALID || strcmp(bad, check_cases[i].bad) : r)
-			fail_msg("%s %s: %s '%s'", check_cases[i].method, check_cases[i].params, rc_name(r), bad);
+			fail_msg("%s %s: %s '%s'", check_cases[i].method, check_cases[i].params, rc_name(r),
+				 bad);
 		json_decref(params);
 	}
 }
@@ -275,8 +276,10 @@ static void verb_parameters(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(frame_by_frame),  cmocka_unit_test(frame_limit),       cmocka_unit_test(calls),
-		cmocka_unit_test(call_depth),      cmocka_unit_test(replies_round_trip), cmocka_unit_test(verbs_are_sound),
+		cmocka_unit_test(frame_by_frame),  cmocka_unit_test(frame_limit),
+		cmocka_unit_test(calls),
+		cmocka_unit_test(call_depth),      cmocka_unit_test(replies_round_trip),
+		cmocka_unit_test(verbs_are_sound),
 		cmocka_unit_test(verb_command_lines), cmocka_unit_test(verb_parameters),
 	};
 
