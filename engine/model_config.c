@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONFIG_MAX_BYTES (1 << 20)
-#define CONFIG_FP8_BLOCK 128
+#define MODEL_CONFIG_MAX_BYTES (1 << 20)
 
 enum model_config_kind {
 	KIND_INT, KIND_REAL, KIND_IS_INT, KIND_IS_BOOL, KIND_IS_TEXT, KIND_CHECKED, KIND_IGNORED
@@ -297,27 +296,31 @@ static int model_config_yarn(const json_t *o, struct model_config *c, struct buf
 /* Formats come from the tensors' dtypes; what is checked here is what dtypes cannot tell. */
 static int model_config_quant(const json_t *o, struct buf *why)
 {
+	static const char *const rows[][2] = {
+		{ "fmt", "\"e4m3\"" }, { "activation_scheme", "\"dynamic\"" },
+		{ "weight_block_size", "[128,128]" }, { "group_size", "16" },
+	};
 	const json_t *q = json_object_get(o, "quantization_config"), *v;
+	char field[64];
+	json_t *only;
+	bool same;
+	size_t i;
 
 	if (!q || json_is_null(q))
 		return 0;
 	if (!json_is_object(q))
 		return model_config_bad(why, RC_MODEL, "quantization_config", "an object", q);
-	v = json_object_get(q, "fmt");
-	if (v && (!json_is_string(v) || strcmp(json_string_value(v), "e4m3") != 0))
-		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.fmt", "\"e4m3\"", v);
-	v = json_object_get(q, "activation_scheme");
-	if (v && (!json_is_string(v) || strcmp(json_string_value(v), "dynamic") != 0))
-		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.activation_scheme",
-					"\"dynamic\"", v);
-	v = json_object_get(q, "weight_block_size");
-	if (v && (json_array_size(v) != 2 || json_integer_value(json_array_get(v, 0)) != CONFIG_FP8_BLOCK ||
-		  json_integer_value(json_array_get(v, 1)) != CONFIG_FP8_BLOCK))
-		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.weight_block_size",
-					"[128,128]", v);
-	v = json_object_get(q, "group_size");
-	if (v && json_integer_value(v) != 16)
-		return model_config_bad(why, RC_UNSUPPORTED, "quantization_config.group_size", "16", v);
+	for (i = 0; i < mem_countof(rows); i++) {
+		v = json_object_get(q, rows[i][0]);
+		if (!v || json_is_null(v))
+			continue;
+		only = json_loads(rows[i][1], JSON_DECODE_ANY, NULL);
+		same = json_equal(v, only);
+		json_decref(only);
+		snprintf(field, sizeof field, "quantization_config.%s", rows[i][0]);
+		if (!same)
+			return model_config_bad(why, RC_UNSUPPORTED, field, rows[i][1], v);
+	}
 	return 0;
 }
 
@@ -401,8 +404,8 @@ static int model_config_load(const char *file, const char *json, size_t len, jso
 	json_error_t e;
 	json_t *o;
 
-	if (len > CONFIG_MAX_BYTES)
-		return buf_why(why, RC_TOO_LARGE, "%s: larger than %d bytes", file, CONFIG_MAX_BYTES);
+	if (len > MODEL_CONFIG_MAX_BYTES)
+		return buf_why(why, RC_TOO_LARGE, "%s: larger than %d bytes", file, MODEL_CONFIG_MAX_BYTES);
 	o = json_loadb(json ? json : "", len, JSON_REJECT_DUPLICATES, &e);
 	if (!o)
 		return buf_why(why, RC_MODEL, "%s: line %d: %s", file, e.line, e.text);

@@ -203,6 +203,31 @@ static void draft_block_may_be_absent_as_a_whole(void **state)
 	weights_close(&w);
 }
 
+/* A matrix is what its dtype says: plain ones need no scale. */
+static void formats_follow_from_dtypes(void **state)
+{
+	static const float zeros[128 * 128];
+	struct safetensors_entry *e = named("layers.0.attn.wq_a.weight");
+	struct model_weights *w;
+
+	(void)state;
+	e->dtype = ST_F32;
+	e->data = zeros;
+	drop("layers.0.attn.wq_a.scale");
+	write_all();
+	w = opens(dir);
+	assert_int_equal(w->layer[0].wq_a.fmt, DSV4_W_F32);
+	assert_null(w->layer[0].wq_a.scale);
+	weights_close(&w);
+	e = named("layers.1.ffn.experts.2.w3.weight");
+	e->dtype = ST_BF16;
+	e->dim[1] = 128;
+	e->data = zeros;
+	drop("layers.1.ffn.experts.2.w3.scale");
+	write_all();
+	is_refused(RC_UNSUPPORTED, "layers.1.ffn.experts.2.w3: expected the number format");
+}
+
 /* ---- what is refused, and how it says so ---- */
 
 static void missing_tensors_are_named(void **state)
@@ -343,6 +368,7 @@ int main(void)
 		TEST(tiny_opens),
 		TEST(order_and_alignment_do_not_matter),
 		TEST(draft_block_may_be_absent_as_a_whole),
+		TEST(formats_follow_from_dtypes),
 		TEST(missing_tensors_are_named),
 		TEST(missing_scales_are_named),
 		TEST(half_a_draft_block_is_refused),

@@ -107,6 +107,7 @@ static void changes_are_refused_by_name(void **state)
 		{ "rope_scaling", "7", RC_MODEL, "rope_scaling" },
 		{ "quantization_config.fmt", "\"e5m2\"", RC_UNSUPPORTED, "quantization_config.fmt" },
 		{ "quantization_config.weight_block_size", "[32,32]", RC_UNSUPPORTED, "weight_block_size" },
+		{ "quantization_config.group_size", "32", RC_UNSUPPORTED, "group_size: expected 16, found 32" },
 		{ "quantization_config.activation_scheme", "\"static\"", RC_UNSUPPORTED,
 		  "activation_scheme" },
 		{ "compress_ratios", "[0,0,4,2,4,0]", RC_UNSUPPORTED,
@@ -173,6 +174,7 @@ static void harmless_changes_are_taken(void **state)
 		{ "rope_scaling.rope_type", "\"yarn\"" },
 		{ "torch_dtype", "\"float32\"" },
 		{ "quantization_config.quant_algo", "\"MIXED_PRECISION\"" },
+		{ "quantization_config.fmt", "null" },
 		{ "num_hash_layers", "0" },
 	};
 	struct model_config c;
