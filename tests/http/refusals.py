@@ -173,6 +173,17 @@ class Http(OnFake):
             self.assertTrue(c.recv(100).startswith(b"HTTP/1.1 413 "))
         self.assertEqual(self.fake.http("POST", PATH, chat("s"))[0], 200)
 
+    def test_bodies_give_their_share_of_the_total_back(self):
+        with Fake(max_body=1 << 16) as fake:
+            for i in range(40):
+                body = json.dumps(chat("s", x="x" * 60000)).encode()
+                if i % 4 == 3:  # a client that leaves halfway
+                    with socket.create_connection(("127.0.0.1", fake.port)) as c:
+                        c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                                  b"Content-Length: 60100\r\n\r\n" % PATH.encode() + body[:50000])
+                else:
+                    self.assertEqual(fake.http("POST", PATH, body)[0], 200, i)
+
     def test_header_limits(self):
         for headers in ({"X-Long": "x" * 40000}, {f"X-{i}": "1" for i in range(101)}):
             e = self.refused(431, *self.fake.http("GET", "/health", headers=headers))

@@ -5,6 +5,7 @@
         events = list(f.stream(chat("rThinking|cHello|s")))
         f.command("tick")
 """
+import faulthandler
 import os
 import subprocess
 
@@ -18,6 +19,8 @@ def chat(script, **fields):
 
 class Fake(Client):
     def __init__(self, max_body=1 << 20, keep_alive=1000.0, threads=2):
+        # What waits for an event that never comes must fail, not hang; every new server sets the clock back.
+        faulthandler.dump_traceback_later(300, exit=True)
         command = [os.path.join(BUILD, "tests", "http", "fake_server"), os.path.join(SRC, "etc", "tiny"),
                    str(max_body), str(keep_alive), str(threads)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
