@@ -42,16 +42,16 @@ static void check_tokens(const struct prompt *p)
 	buf_fini(&back);
 }
 
-static void check_render(json_t *in)
+/* `choice` varies what both modes have in common. */
+static void check_render(json_t *in, size_t choice)
 {
 	json_t *messages = json_is_object(in) ? json_object_get(in, "messages") : in;
 	struct buf why = { 0 };
 	int i;
 
-	for (i = 0; i < 12; i++) {
-		struct prompt_options o = { .thinking = i & 1,
-			.effort = i & 2 ? GEN_EFFORT_MAX : GEN_EFFORT_DEFAULT,
-			.drop_thinking = (enum prompt_drop)(i / 4) };
+	for (i = 0; i < 2; i++) {
+		struct prompt_options o = { .thinking = i, .drop_thinking = (enum prompt_drop)(choice % 3),
+			.effort = choice & 4 ? GEN_EFFORT_MAX : GEN_EFFORT_DEFAULT };
 		struct prompt *p = NULL;
 
 		if (prompt_render(messages, json_object_get(in, "tools"), &o, &p, &why))
@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	check_json((const char *)data, size);
 	if (in)
-		check_render(in);
+		check_render(in, size);
 	json_decref(in);
 	return 0;
 }
