@@ -6,6 +6,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/checkpoint_index.h"
+#include "engine/generation_config.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -65,7 +66,7 @@ static int checkpoint_configs(struct checkpoint *ck, struct buf *why)
 	if (rc == 0) {
 		rc = checkpoint_slurp(ck->dir, "generation_config.json", CHECKPOINT_MAX_CONFIG, &text, why);
 		rc = rc == RC_NOT_FOUND ? 0 : rc ? rc :
-		     model_config_parse_generation(buf_str(&text), text.len, &ck->config, why);
+		     generation_config_parse(buf_str(&text), text.len, &ck->config, why);
 	}
 	buf_fini(&text);
 	return rc;

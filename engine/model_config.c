@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * model_config.c - config.json and generation_config.json of a checkpoint, checked (format.md 1).
+ * model_config.c - config.json of a checkpoint, checked (format.md 1).
  * Threads: any. Locks: none. */
 #include "engine/model_config.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
+#include "engine/model_config_priv.h"
 
-#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static const struct model_config_row model_config_table[] = {
 #define IS_TEXT(name, v) { name, KIND_IS_TEXT, 0, 0, 0, 0, 0, v },
 #define CHECKED(name) { name, KIND_CHECKED, 0, 0, 0, 0, 0, NULL },
 #define IGNORED(name) { name, KIND_IGNORED, 0, 0, 0, 0, 0, NULL },
-#include "engine/config.def"
+#include "engine/model_config.def"
 #undef INT
 #undef REAL
 #undef IS_INT
@@ -47,8 +47,7 @@ static const struct model_config_row model_config_table[] = {
 
 /* ---- errors: all name the field, what was expected and what was found ---- */
 
-/* The value as short text for a message; returns out. */
-static const char *model_config_show(const json_t *v, char out[64])
+const char *model_config_show(const json_t *v, char out[64])
 {
 	char *s = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
@@ -399,7 +398,7 @@ static int model_config_fields(json_t *o, struct model_config *c, struct buf *wh
 	return rc ? rc : model_config_unknown(o, why);
 }
 
-static int model_config_load(const char *file, const char *json, size_t len, json_t **ret_o, struct buf *why)
+int model_config_load(const char *file, const char *json, size_t len, json_t **ret_o, struct buf *why)
 {
 	json_error_t e;
 	json_t *o;
@@ -429,41 +428,5 @@ int model_config_parse(const char *json, size_t len, struct model_config *ret_c,
 	json_decref(o);
 	if (rc == 0)
 		*ret_c = c;
-	return rc;
-}
-
-/* An optional number of generation_config.json. */
-static int model_config_sampling(const json_t *o, const char *name, double max, float *v, struct buf *why)
-{
-	const json_t *x = json_object_get(o, name);
-	char text[64];
-
-	if (!x || json_is_null(x))
-		return 0;
-	if (!json_is_number(x) || !(json_number_value(x) >= 0 && json_number_value(x) <= max))
-		return buf_why(why, RC_MODEL,
-			       "generation_config.json: %s: expected a number from 0 to %g, found %s", name,
-			       max, model_config_show(x, text));
-	*v = (float)json_number_value(x);
-	return 0;
-}
-
-int model_config_parse_generation(const char *json, size_t len, struct model_config *c, struct buf *why)
-{
-	float temperature = c->temperature, top_p = c->top_p;
-	json_t *o, *sample;
-	int rc = model_config_load("generation_config.json", json, len, &o, why);
-
-	if (rc)
-		return rc;
-	sample = json_object_get(o, "do_sample");
-	rc = model_config_sampling(o, "temperature", 100, &temperature, why);
-	rc = rc ? rc : model_config_sampling(o, "top_p", 1, &top_p, why);
-	if (rc == 0) {
-		c->do_sample = sample ? json_is_true(sample) : c->do_sample;
-		c->temperature = temperature;
-		c->top_p = top_p;
-	}
-	json_decref(o);
 	return rc;
 }

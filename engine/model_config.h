@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model_config.h - config.json and generation_config.json of a checkpoint, checked (format.md 1).
+ * model_config.h - config.json of a checkpoint, checked (format.md 1).
  * Threads: any, read-only after loading. Locks: none. */
 #ifndef ENGINE_MODEL_CONFIG_H
 #define ENGINE_MODEL_CONFIG_H
@@ -25,15 +25,13 @@ struct model_config {
 	int compress_ratio[MODEL_MAX_LAYERS + MODEL_MAX_MTP]; /* 0, 4 or 128 by layer, MTP after the last */
 	int bos_id, eos_id;
 	int dspark_targets, dspark_markov_rank;           /* shapes of DSpark's own tensors; 0 without */
-	/* generation_config.json */
+	/* generation_config.json, see generation_config.h */
 	bool do_sample;
 	float temperature, top_p;
 };
 
 /* Parses config.json text; RC_UNSUPPORTED by model type, or by a field or value that this engine does not
- * compute (config.def has the rule), RC_MODEL for malformed ones, with the field, expected and found. */
+ * compute (model_config.def has the rule), RC_MODEL for malformed ones, with the field, expected and found. */
 int model_config_parse(const char *json, size_t len, struct model_config *ret_c, struct buf *why);
-/* Adds generation_config.json; unknown fields are ignored. */
-int model_config_parse_generation(const char *json, size_t len, struct model_config *c, struct buf *why);
 
 #endif

@@ -2,7 +2,7 @@
  * fuzz_config.c - any bytes as config.json and as generation_config.json; what is taken keeps its promises.
  * Threads: one. Locks: none. */
 #include "engine/base/must.h"
-#include "engine/model_config.h"
+#include "engine/generation_config.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		must(why.len > 0);
 	}
-	model_config_parse_generation((const char *)data, size, &c, &why);
+	generation_config_parse((const char *)data, size, &c, &why);
 	must(c.temperature >= 0 && c.top_p >= 0 && c.top_p <= 1);
 	buf_fini(&why);
 	return 0;

@@ -4,7 +4,7 @@
 #include "engine/base/mapfile.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/model_config.h"
+#include "engine/generation_config.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -216,10 +216,10 @@ static void generation_config_sets_sampling(void **state)
 	(void)state;
 	assert_int_equal(model_config_parse(tiny.data, tiny.len, &c, &why), 0);
 	assert_true(c.do_sample && c.temperature == 1 && c.top_p == 1);
-	assert_int_equal(model_config_parse_generation(text, strlen(text), &c, &why), 0);
+	assert_int_equal(generation_config_parse(text, strlen(text), &c, &why), 0);
 	assert_true(!c.do_sample && c.temperature == 0.6f && c.top_p == 0.95f);
 	text = "{\"temperature\":-1}";
-	assert_int_equal(model_config_parse_generation(text, strlen(text), &c, &why), RC_MODEL);
+	assert_int_equal(generation_config_parse(text, strlen(text), &c, &why), RC_MODEL);
 	assert_string_equal(buf_str(&why),
 			    "generation_config.json: temperature: expected a number from 0 to 100, found -1");
 	assert_true(c.temperature == 0.6f);
