@@ -12,6 +12,7 @@
 #include "engine/base/rc.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -335,17 +336,24 @@ void control_tick(struct control *c)
 	}
 }
 
+/* A peer that takes nothing holds up the others until then; each of them still gets one attempt. */
+static void control_flush_one(struct conn *k, long long until)
+{
+	struct pollfd p = { .fd = k->source.fd, .events = POLLOUT };
+	long long left;
+
+	conn_flush(k);
+	while (k->sent < k->out.len && !k->dead && (left = until - loop_now()) > 0) {
+		must(poll(&p, 1, (int)left) >= 0 || errno == EINTR);
+		conn_flush(k);
+	}
+}
+
 void control_flush(struct control *c, int timeout_ms)
 {
 	long long until = loop_now() + timeout_ms;
 
-	list_each(k, &c->conns, struct conn, node) {
-		struct timeval tv = { .tv_usec = 10000 };
-
-		while (k->sent < k->out.len && !k->dead && loop_now() < until) {
-			conn_flush(k);
-			if (k->sent < k->out.len)
-				select(0, NULL, NULL, NULL, &tv);
-		}
-	}
+	list_each(k, &c->conns, struct conn, node)
+		if (!k->dead)
+			control_flush_one(k, until);
 }
