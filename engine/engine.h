@@ -6,6 +6,7 @@
 #define ENGINE_H
 
 #include "engine/base/buf.h"
+#include "engine/gen.h"
 #include "engine/generation.h"
 #include "engine/inspect.h"
 #include "engine/kset.h"
@@ -45,6 +46,8 @@ void engine_describe(const struct engine *e, struct buf *out);
 
 /* ---- generating ---- */
 
+/* Sets what generation_config.json of the model says; the rest of *s, zeroes so far, is neutral. */
+void gen_sampling_init(const struct engine *e, struct gen_sampling *s);
 /* Renders messages (an OpenAI-style array, see prompt.h), tokenizes, checks limits, and queues. On success
  * the caller owns one reference to *ret_g. Errors: RC_INVALID (why names the field), RC_CONTEXT ("prompt N
  * exceeds context M"), RC_TOO_LARGE (prompt and max_tokens need more state than there is), RC_BUSY,

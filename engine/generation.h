@@ -4,35 +4,14 @@
 #ifndef ENGINE_GENERATION_H
 #define ENGINE_GENERATION_H
 
-#include "engine/base/buf.h"
+#include "engine/gen.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define GEN_MAX_STOPS 16
-#define GEN_MAX_TOP_LOGPROBS 20
-
 struct generation;
-
-struct gen_logit_bias { int32_t token; float bias; };
-
-/* Neutral values in brackets; zero-initialise, then gen_sampling_init() fills the model's defaults. */
-struct gen_sampling {
-	float temperature;            /* [1]; 0 is greedy */
-	float top_p, min_p;           /* [1] [0] */
-	int top_k;                    /* [0]: off */
-	float repetition_penalty;     /* [1] over prompt and output */
-	float presence_penalty, frequency_penalty; /* [0] over output */
-	bool has_seed; uint64_t seed; /* without one a random seed is drawn and recorded */
-	const struct gen_logit_bias *bias; int n_bias;
-	const char *const *stop; int n_stop;  /* UTF-8, matched in content after protocol markers */
-	bool logprobs; int top_logprobs;
-	bool ignore_eos;
-};
-
-enum gen_effort { GEN_EFFORT_DEFAULT, GEN_EFFORT_HIGH, GEN_EFFORT_MAX };
 
 struct generation_spec {
 	/* Either messages (and tools), or raw token ids, or raw text. */
@@ -50,12 +29,6 @@ struct generation_spec {
 	void (*notify)(void *arg); void *arg;
 };
 
-/* Model defaults from generation_config.json. */
-struct engine;
-void gen_sampling_init(const struct engine *e, struct gen_sampling *s);
-
-enum gen_finish { GEN_RUNNING, GEN_STOP, GEN_LENGTH, GEN_TOOL_CALLS, GEN_CANCELLED, GEN_ERROR };
-
 enum gen_event_kind {
 	GEN_EV_REASONING,  /* text: bytes of whole UTF-8 characters */
 	GEN_EV_CONTENT,
@@ -65,8 +38,6 @@ enum gen_event_kind {
 	GEN_EV_LOGPROB,    /* lp: one generated token; comes before the text events it leads to */
 	GEN_EV_FINISH      /* last event, exactly one: finish, rc, text = detail (see below) */
 };
-
-struct gen_token_logprob { int32_t token; float logprob; };
 
 struct gen_event {
 	enum gen_event_kind kind;
@@ -79,10 +50,6 @@ struct gen_event {
 	struct gen_token_logprob *top;
 	enum gen_finish finish;       /* FINISH: `rc` for GEN_ERROR; text is a detail: the error, or "eos", */
 	int rc;                       /* "stop_string", "max_tokens", "context", "incomplete_tool_call", ... */
-};
-
-struct gen_usage {
-	int prompt_tokens, completion_tokens, reasoning_tokens, cached_tokens;
 };
 
 /* Moves the next event into *ret_ev; false when none is queued. */

@@ -5,7 +5,7 @@
 #define ENGINE_PROMPT_H
 
 #include "engine/base/buf.h"
-#include "engine/generation.h"
+#include "engine/gen.h"
 #include "engine/tokenizer.h"
 
 #include <jansson.h>

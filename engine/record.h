@@ -4,7 +4,8 @@
 #ifndef ENGINE_RECORD_H
 #define ENGINE_RECORD_H
 
-#include "engine/generation.h"
+#include "engine/base/buf.h"
+#include "engine/gen.h"
 #include "engine/numerics.h"
 
 struct record;

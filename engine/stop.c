@@ -4,7 +4,7 @@
 #include "engine/stop.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/generation.h"
+#include "engine/gen.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * gen.h - the plain values of a generation: how to sample, how hard to think, how it ended, what it used.
+ * Threads: any, values only. Locks: none. */
+#ifndef ENGINE_GEN_H
+#define ENGINE_GEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GEN_MAX_STOPS 16
+#define GEN_MAX_TOP_LOGPROBS 20
+
+struct gen_logit_bias { int32_t token; float bias; };
+
+/* Neutral values in brackets; zero-initialise, then gen_sampling_init() of engine.h. */
+struct gen_sampling {
+	float temperature;            /* [1]; 0 is greedy */
+	float top_p, min_p;           /* [1] [0] */
+	int top_k;                    /* [0]: off */
+	float repetition_penalty;     /* [1] over prompt and output */
+	float presence_penalty, frequency_penalty; /* [0] over output */
+	bool has_seed; uint64_t seed; /* without one a random seed is drawn and recorded */
+	const struct gen_logit_bias *bias; int n_bias;
+	const char *const *stop; int n_stop;  /* UTF-8, matched in content after protocol markers */
+	bool logprobs; int top_logprobs;
+	bool ignore_eos;
+};
+
+enum gen_effort { GEN_EFFORT_DEFAULT, GEN_EFFORT_HIGH, GEN_EFFORT_MAX };
+
+enum gen_finish { GEN_RUNNING, GEN_STOP, GEN_LENGTH, GEN_TOOL_CALLS, GEN_CANCELLED, GEN_ERROR };
+
+struct gen_token_logprob { int32_t token; float logprob; };
+
+struct gen_usage {
+	int prompt_tokens, completion_tokens, reasoning_tokens, cached_tokens;
+};
+
+#endif
