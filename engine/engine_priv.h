@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "engine/forward.h"
 #include "engine/request.h"
+#include "engine/ring.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

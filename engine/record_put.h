@@ -4,7 +4,7 @@
 #ifndef ENGINE_RECORD_PUT_H
 #define ENGINE_RECORD_PUT_H
 
-#include "engine/base/list.h"
+#include "engine/base/buf.h"
 #include "engine/record.h"
 #include "engine/tokenizer.h"
 
@@ -30,24 +30,5 @@ void record_finished(struct record *r, enum gen_finish finish, int rc, const cha
 /* Bytes held. */
 size_t record_bytes(const struct record *r);
 const char *record_id(const struct record *r);
-
-/* ---- the ring: all running requests, and the last finished ones up to a count and a byte budget ---- */
-
-struct ring;
-
-struct ring *ring_new(int max_finished, size_t max_bytes);
-void ring_free(struct ring **g);
-/* Takes a reference of its own; running records are never evicted. */
-void ring_put(struct ring *g, struct record *r);
-/* Undoes ring_put, for a request that was refused after all. */
-void ring_remove(struct ring *g, struct record *r);
-/* From now on the record counts, and may be evicted; the oldest finished go first. Called once per record
- * put. */
-void ring_finished(struct ring *g, struct record *r);
-/* See engine_records and engine_record. */
-int ring_list(struct ring *g, struct record **ret_r, int max);
-struct record *ring_find(struct ring *g, const char *id);
-/* Bytes of the finished records kept. */
-size_t ring_bytes(struct ring *g);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * ring.c - the records of running requests and of the last finished ones, bounded by count and bytes.
  * Threads: any. Lock: ring (a record's own lock is never taken under it). */
+#include "engine/ring.h"
+#include "engine/base/list.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"

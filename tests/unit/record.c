@@ -2,6 +2,7 @@
  * record.c - tests of record.c and ring.c: what is kept, in which order, and what must go.
  * Threads: one. */
 #include "engine/record_put.h"
+#include "engine/ring.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
