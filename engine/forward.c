@@ -4,7 +4,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
-#include "engine/forward_step.h"
+#include "engine/forward_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * forward_attn.c - the attention of one layer: window, compressed rows, indexer, output (format.md 3.3-3.6).
  * Threads: as forward.h. Locks: none. */
 #include "engine/base/must.h"
-#include "engine/forward_step.h"
+#include "engine/forward_priv.h"
 
 #include <math.h>
 #include <string.h>

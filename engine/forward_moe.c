@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * forward_moe.c - the mixture of experts of one layer (format.md 3.7).
  * Threads: as forward.h. Locks: none. */
-#include "engine/forward_step.h"
+#include "engine/forward_priv.h"
 
 static int forward_choose_experts(struct forward *f, const struct weights_layer *w, float scaling)
 {

@@ -2,7 +2,7 @@
  * forward_ops.c - the only place where the engine calls kernels: looks up the slot, runs it, names a failure.
  * Threads: as forward.h. Locks: none. */
 #include "engine/base/rc.h"
-#include "engine/forward_step.h"
+#include "engine/forward_priv.h"
 
 #include <errno.h>
 

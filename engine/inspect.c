@@ -3,7 +3,7 @@
  * Threads: any. Locks: none. */
 #include "engine/inspect.h"
 #include "engine/base/mem.h"
-#include "engine/inspect_report.h"
+#include "engine/inspect_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * inspect_print.c - the description of a checkpoint as text and as JSON.
  * Threads: any. Locks: none. */
 #include "engine/base/mem.h"
-#include "engine/inspect_report.h"
+#include "engine/inspect_priv.h"
 #include "engine/kset.h"
 
 #include <errno.h>

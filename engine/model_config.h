@@ -31,7 +31,8 @@ struct model_config {
 };
 
 /* Parses config.json text; RC_UNSUPPORTED by model type, or by a field or value that this engine does not
- * compute (model_config.def has the rule), RC_MODEL for malformed ones, with the field, expected and found. */
+ * compute (model_config.def has the rule), RC_MODEL for malformed ones, with the field, expected and found.
+ */
 int model_config_parse(const char *json, size_t len, struct model_config *ret_c, struct buf *why);
 
 #endif

@@ -6,7 +6,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
-#include "engine/tokenizer_impl.h"
+#include "engine/tokenizer_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/tokenizer.h"
-#include "engine/tokenizer_impl.h"
+#include "engine/tokenizer_priv.h"
 
 #include <stdarg.h>
 #include <string.h>

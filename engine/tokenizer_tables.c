@@ -2,7 +2,7 @@
  * tokenizer_tables.c - the large parts of tokenizer.json: vocabulary, added tokens and merges.
  * Threads: any. Locks: none. */
 #include "engine/base/mem.h"
-#include "engine/tokenizer_impl.h"
+#include "engine/tokenizer_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * tokenizer_impl.h - the parts of a tokenizer: tokenizer.c uses them, two other files read them.
+ * tokenizer_priv.h - the parts of a tokenizer: tokenizer.c uses them, two other files read them.
  * Threads: any, read-only after loading. Locks: none. */
-#ifndef ENGINE_TOKENIZER_IMPL_H
-#define ENGINE_TOKENIZER_IMPL_H
+#ifndef ENGINE_TOKENIZER_PRIV_H
+#define ENGINE_TOKENIZER_PRIV_H
 
 #include "engine/added.h"
 #include "engine/bpe.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * inspect_report.h - the figures of one description, between inspect.c (counts) and inspect_print.c (prints).
+ * inspect_priv.h - the figures of one description, between inspect.c (counts) and inspect_print.c (prints).
  * Threads: any. Locks: none. */
-#ifndef ENGINE_INSPECT_REPORT_H
-#define ENGINE_INSPECT_REPORT_H
+#ifndef ENGINE_INSPECT_PRIV_H
+#define ENGINE_INSPECT_PRIV_H
 
 #include "engine/checkpoint.h"
 #include "engine/inventory.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * forward_step.h - the inside of struct forward, shared by forward*.c and mtp.c only.
+ * forward_priv.h - the inside of struct forward, shared by forward*.c and mtp.c only.
  * Threads: as forward.h. Locks: none. */
-#ifndef ENGINE_FORWARD_STEP_H
-#define ENGINE_FORWARD_STEP_H
+#ifndef ENGINE_FORWARD_PRIV_H
+#define ENGINE_FORWARD_PRIV_H
 
 #include "engine/forward.h"
 #include "engine/model.h"
