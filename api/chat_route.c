@@ -8,6 +8,7 @@
 #include "api/chat_stream.h"
 #include "api/server.h"
 #include "api/sse.h"
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
@@ -74,11 +75,11 @@ static void chat_route_stream_step(struct exchange *x, void *arg, unsigned why)
 		error_fini(&err);
 	} else if (!cr->stream.ended && (why & EXCHANGE_TICK) && exchange_gone(x)) {
 		exchange_finish(x);
-	} else if (!x->out.len && exchange_now() - cr->quiet_since >= http_keep_alive(x->http)) {
+	} else if (!x->out.len && clock_s() - cr->quiet_since >= http_keep_alive(x->http)) {
 		sse_comment(&x->out, "keep-alive");
 	}
 	if (x->out.len)
-		cr->quiet_since = exchange_now();
+		cr->quiet_since = clock_s();
 	if (cr->stream.ended)
 		exchange_finish(x);
 }
@@ -145,7 +146,7 @@ static void chat_route_start(struct exchange *x, const struct chat_request *r, s
 	struct exchange_work work = { r->stream ? chat_route_stream_step : chat_route_whole_step,
 				      chat_route_end, cr };
 
-	cr->quiet_since = exchange_now();
+	cr->quiet_since = clock_s();
 	if (!r->stream) {
 		cr->chat = chat_new(x->engine, x->id);
 		exchange_defer(x, &work);

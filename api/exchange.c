@@ -3,6 +3,7 @@
  * Threads: the connection's libmicrohttpd thread; exchange_wake() from any. Locks: none. */
 #include "api/exchange.h"
 #include "api/server.h"
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -13,20 +14,11 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define EXCHANGE_MAGIC 0xca11f00d
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
 #define EXCHANGE_SWALLOW                                                                                     \
 	8 /* times the body limit that is read and thrown away before the connection is cut */
-
-double exchange_now(void)
-{
-	struct timespec t;
-
-	must_zero(clock_gettime(CLOCK_MONOTONIC, &t));
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void exchange_make_id(struct exchange *x, const char *prefix)
 {
@@ -50,7 +42,7 @@ struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Conne
 	x->connection = conn;
 	x->method = method;
 	x->path = mem_strdup(url);
-	x->started = exchange_now();
+	x->started = clock_s();
 	x->route = router_find(method, x->path, &x->rest, &x->allow);
 	exchange_make_id(x, x->route ? x->route->id_prefix : "req");
 	if (!x->route && x->allow)

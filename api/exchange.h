@@ -51,7 +51,7 @@ struct exchange {
 	struct error error;           /* found before the body was read; answered after it */
 	int status;                   /* of the reply; 0 before */
 	char failed[48];              /* error code for the log; "" when all went well */
-	double started;               /* CLOCK_MONOTONIC seconds */
+	double started;               /* clock_s() */
 	/* waiting and streaming */
 	struct exchange_work work;
 	atomic_uint wake;             /* bits of enum exchange_wake */
@@ -87,6 +87,5 @@ enum MHD_Result exchange_advance(struct exchange *x);
 void exchange_wake(struct exchange *x, unsigned why);
 /* Did the client close its connection? */
 bool exchange_gone(const struct exchange *x);
-double exchange_now(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include "api/exchange.h"
 #include "api/endpoint.h"
 #include "api/server.h"
+#include "engine/base/clock.h"
 #include "engine/base/lock.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
@@ -181,7 +182,7 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 
 static void http_log(const struct exchange *x)
 {
-	double ms = (exchange_now() - x->started) * 1e3;
+	double ms = (clock_s() - x->started) * 1e3;
 	unsigned long long sent = x->sent;
 
 #define HTTP_LOG(level)                                                                                      \
@@ -308,10 +309,10 @@ void http_tick(struct http *h)
 
 static void http_wait_idle(struct http *h)
 {
-	double end = exchange_now() + HTTP_STOP_MS * 1e-3, left;
+	double end = clock_s() + HTTP_STOP_MS * 1e-3, left;
 
 	lock_take(&h->lock);
-	while (!list_empty(&h->calls) && (left = end - exchange_now()) > 0)
+	while (!list_empty(&h->calls) && (left = end - clock_s()) > 0)
 		lock_wait(&h->lock, &h->idle, (long)(left * 1e3) + 1);
 	lock_drop(&h->lock);
 }

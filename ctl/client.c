@@ -2,6 +2,7 @@
  * client.c - the client's side of the control socket: connect, call, read replies, with deadlines.
  * Threads: one per client. Locks: none. */
 #include "ctl/client.h"
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CLIENT_SEND_MS 10000
@@ -22,14 +22,6 @@ struct client {
 	struct buf in;
 	size_t scanned; /* of in, see varlink_frame() */
 };
-
-static long long client_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
-}
 
 int client_open(const char *path, struct client **ret_c, struct buf *why)
 {
@@ -55,11 +47,11 @@ int client_open(const char *path, struct client **ret_c, struct buf *why)
 
 int client_open_patiently(const char *path, long timeout_ms, struct client **ret_c, struct buf *why)
 {
-	long long until = client_now() + timeout_ms;
+	long long until = clock_ms() + timeout_ms;
 	int r;
 
 	while ((r = client_open(path, ret_c, why)) == -ENOENT || r == -ECONNREFUSED) {
-		if (client_now() >= until)
+		if (clock_ms() >= until)
 			return r;
 		poll(NULL, 0, CLIENT_RETRY_MS);
 	}
@@ -81,7 +73,7 @@ static int client_poll(struct client *c, short events, long long until)
 {
 	for (;;) {
 		struct pollfd p = { .fd = c->fd, .events = events };
-		long long left = until < 0 ? -1 : until - client_now();
+		long long left = until < 0 ? -1 : until - clock_ms();
 		int n;
 
 		if (until >= 0 && left < 0)
@@ -97,7 +89,7 @@ static int client_poll(struct client *c, short events, long long until)
 int client_send(struct client *c, const char *method, json_t *params, bool more, struct buf *why)
 {
 	struct buf out = { 0 };
-	long long until = client_now() + CLIENT_SEND_MS;
+	long long until = clock_ms() + CLIENT_SEND_MS;
 	size_t sent = 0;
 	int r = 0;
 
@@ -141,7 +133,7 @@ static int client_read(struct client *c, long long until)
 
 int client_reply(struct client *c, long timeout_ms, struct varlink_reply *ret_r, struct buf *why)
 {
-	long long until = timeout_ms < 0 ? -1 : client_now() + timeout_ms;
+	long long until = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
 	size_t len = 0;
 	int r;
 
@@ -161,7 +153,7 @@ int client_reply(struct client *c, long timeout_ms, struct varlink_reply *ret_r,
 
 int client_wait_close(struct client *c, long timeout_ms)
 {
-	long long until = timeout_ms < 0 ? -1 : client_now() + timeout_ms;
+	long long until = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
 	int r;
 
 	while ((r = client_read(c, until)) > 0)

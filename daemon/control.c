@@ -5,6 +5,7 @@
 #include "ctl/varlink.h"
 #include "daemon/call.h"
 #include "daemon/listen.h"
+#include "engine/base/clock.h"
 #include "engine/base/list.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
@@ -112,7 +113,7 @@ void conn_send(struct conn *c, const char *error, json_t *params, bool continues
 		c->dead = true;
 	}
 	if (!c->out_since)
-		c->out_since = loop_now();
+		c->out_since = clock_ms();
 	conn_watch(c);
 }
 
@@ -142,7 +143,7 @@ static void conn_flush(struct conn *c)
 			return;
 		}
 		c->sent += (size_t)n;
-		c->out_since = loop_now();
+		c->out_since = clock_ms();
 	}
 	c->control->out_total -= c->out.len;
 	c->sent = 0;
@@ -190,7 +191,7 @@ static void conn_pump(struct conn *c)
 	if (c->in.len == 0 || !conn_idle(c))
 		c->in_since = 0;
 	else if (!c->in_since || used)
-		c->in_since = loop_now();
+		c->in_since = clock_ms();
 }
 
 static void conn_event(void *arg, uint32_t events)
@@ -314,7 +315,7 @@ void control_close(struct control **cp)
 
 void control_tick(struct control *c)
 {
-	long long now = loop_now();
+	long long now = clock_ms();
 	struct list *next;
 
 	if (c->paused) {
@@ -343,7 +344,7 @@ static void control_flush_one(struct conn *k, long long until)
 	long long left;
 
 	conn_flush(k);
-	while (k->sent < k->out.len && !k->dead && (left = until - loop_now()) > 0) {
+	while (k->sent < k->out.len && !k->dead && (left = until - clock_ms()) > 0) {
 		must(poll(&p, 1, (int)left) >= 0 || errno == EINTR);
 		conn_flush(k);
 	}
@@ -351,7 +352,7 @@ static void control_flush_one(struct conn *k, long long until)
 
 void control_flush(struct control *c, int timeout_ms)
 {
-	long long until = loop_now() + timeout_ms;
+	long long until = clock_ms() + timeout_ms;
 
 	list_each(k, &c->conns, struct conn, node)
 		if (!k->dead)

@@ -3,6 +3,7 @@
  * Threads: control (main); the model is opened on ops. Locks: none. */
 #include "daemon/daemon.h"
 #include "daemon/wait.h"
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -137,7 +138,7 @@ static void daemon_stop_tick(struct daemon *d)
 		d->loop.quit = true;
 		return;
 	}
-	if (loop_now() < d->stop_by)
+	if (clock_ms() < d->stop_by)
 		return;
 	if (d->cancelled) {
 		log_event(LOG_LV_WARN, "stop", "abandoned=%d", running + queued);
@@ -147,7 +148,7 @@ static void daemon_stop_tick(struct daemon *d)
 	log_event(LOG_LV_NOTICE, "stop", "cancelled=%d forced=%d", running + queued, d->forced);
 	daemon_cancel_all(d);
 	d->cancelled = true;
-	d->stop_by = loop_now() + DAEMON_CANCEL_MS;
+	d->stop_by = clock_ms() + DAEMON_CANCEL_MS;
 }
 
 static void daemon_slow_tick(struct daemon *d)
@@ -170,7 +171,7 @@ static void daemon_slow_tick(struct daemon *d)
 static void daemon_on_timer(void *arg, uint32_t events)
 {
 	struct daemon *d = arg;
-	long long now = loop_now();
+	long long now = clock_ms();
 	uint64_t n;
 	bool waiting;
 
@@ -197,13 +198,13 @@ void daemon_stop(struct daemon *d, bool now)
 			  conf_int(&d->conf, CONF_drain_timeout));
 		sd_notify(0, "STOPPING=1\nSTATUS=finishing requests");
 		d->stopping = true;
-		d->stop_by = loop_now() + conf_int(&d->conf, CONF_drain_timeout) * 1000;
+		d->stop_by = clock_ms() + conf_int(&d->conf, CONF_drain_timeout) * 1000;
 		if (d->engine)
 			engine_drain(d->engine);
 	}
 	if (now && !d->forced) {
 		d->forced = true;
-		d->stop_by = loop_now();
+		d->stop_by = clock_ms();
 		/* From here on one more signal kills, whatever hangs. */
 		signal(SIGTERM, SIG_DFL);
 		signal(SIGINT, SIG_DFL);
@@ -317,7 +318,7 @@ static void daemon_open_done(struct ops_job *j)
 	} else if (daemon_serve(d) == 0) {
 		log_event(LOG_LV_NOTICE, "ready", "model=%s http=%s control=%s seconds=%.2f",
 			  LOGQ(engine_model_name(d->engine)), http_address(d->http),
-			  LOGQ(conf_text(&d->conf, CONF_control)), (double)(loop_now() - d->started) / 1000);
+			  LOGQ(conf_text(&d->conf, CONF_control)), (double)(clock_ms() - d->started) / 1000);
 		sd_notifyf(0, "READY=1\nSTATUS=serving %s on %s", engine_model_name(d->engine),
 			   http_address(d->http));
 		wait_tick(d);
@@ -416,7 +417,7 @@ static void daemon_fini(struct daemon *d)
 
 int daemon_run(const struct daemon_flags *f)
 {
-	struct daemon d = { .flags = f, .started = loop_now(), .probe_history = json_array() };
+	struct daemon d = { .flags = f, .started = clock_ms(), .probe_history = json_array() };
 	struct buf why = { 0 };
 	enum log_level level;
 	int r = daemon_configure(f, &d.conf, &why);

@@ -43,7 +43,7 @@ struct daemon {
 	struct http *http;
 	struct list waits;             /* wait.c */
 	json_t *probe_history;         /* verbs_probe.c */
-	long long started, stop_by, ticked; /* milliseconds, loop_now() */
+	long long started, stop_by, ticked; /* milliseconds, clock_ms() */
 	bool loading, drain, stopping, forced, cancelled, failed_logged, fast;
 	int exit;
 };

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 int loop_init(struct loop *l)
@@ -57,12 +56,4 @@ void loop_run(struct loop *l)
 			s->fn(s->arg, e.events);
 		}
 	}
-}
-
-long long loop_now(void)
-{
-	struct timespec t;
-
-	must_zero(clock_gettime(CLOCK_MONOTONIC, &t));
-	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }

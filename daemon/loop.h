@@ -28,7 +28,4 @@ void loop_del(struct loop *l, struct loop_source *s);
 /* Runs handlers until one sets l->quit. A handler may delete and free any source. */
 void loop_run(struct loop *l);
 
-/* CLOCK_MONOTONIC in milliseconds. */
-long long loop_now(void);
-
 #endif

@@ -3,6 +3,7 @@
  * Threads: control. Locks: none. */
 #include "daemon/daemon.h"
 #include "daemon/verbs.h"
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -23,7 +24,7 @@ static json_t *status_process(struct call *c)
 	return json_pack("{s:s, s:s, s:i, s:f, s:o, s:s, s:s, s:s, s:s, s:s}", "state",
 			 daemon_state_name(daemon_state(d)), "version", PACKAGE_VERSION, "pid", (int)getpid(),
 			 "uptime_s",
-			 (double)(loop_now() - d->started) / 1000, "model_dir",
+			 (double)(clock_ms() - d->started) / 1000, "model_dir",
 			 varlink_string(conf_text(&d->conf, CONF_model),
 					strlen(conf_text(&d->conf, CONF_model))), "control",
 			 conf_text(&d->conf, CONF_control), "config", daemon_config_path(d->flags),

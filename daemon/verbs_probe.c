@@ -5,6 +5,7 @@
 #include "daemon/daemon.h"
 #include "daemon/probe_peer.h"
 #include "daemon/verbs.h"
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -73,7 +74,7 @@ static int probe_chat(void *arg, json_t *body, probe_delta_f *delta, void *delta
 
 static double probe_seconds(void)
 {
-	return (double)loop_now() / 1000;
+	return (double)clock_ms() / 1000;
 }
 
 static void probe_job_run(struct ops_job *job)

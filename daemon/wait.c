@@ -3,6 +3,7 @@
  * Threads: control. Locks: none. */
 #include "daemon/wait.h"
 #include "daemon/verbs.h"
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
@@ -78,7 +79,7 @@ int verb_wait(struct call *c, json_t **ret_reply, struct buf *why)
 	if (r)
 		return r < 0 ? r : 0;
 	w = mem_new(sizeof *w);
-	*w = (struct wait){ .call = c, .condition = condition, .until = loop_now() + seconds * 1000 };
+	*w = (struct wait){ .call = c, .condition = condition, .until = clock_ms() + seconds * 1000 };
 	w->told = daemon_state(d);
 	list_put(&d->waits, &w->node);
 	c->gone = wait_gone;
@@ -96,7 +97,7 @@ static void wait_look(struct daemon *d, struct wait *w)
 	struct buf why = { 0 };
 	int r = wait_holds(d, w->condition, &why);
 
-	if (r == 0 && loop_now() < w->until) {
+	if (r == 0 && clock_ms() < w->until) {
 		if (s != w->told)
 			call_progress(c, wait_reply(d));
 		w->told = s;

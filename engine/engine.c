@@ -2,6 +2,7 @@
  * engine.c - the callers' side of the engine: open and close, submit, live control, status, the ring.
  * Threads: any. Lock: engine. */
 #include "engine/engine.h"
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -10,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ENGINE_PREFILL_CHUNK 512
@@ -18,14 +18,6 @@
 #define ENGINE_MAX_QUEUED 256
 #define ENGINE_RING_REQUESTS 256
 #define ENGINE_RING_BYTES ((size_t)64 << 20)
-
-long long engine_now_ns(void)
-{
-	struct timespec t;
-
-	must_zero(clock_gettime(CLOCK_MONOTONIC, &t));
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 /* ---- open and close ---- */
 
@@ -387,7 +379,7 @@ void engine_status(struct engine *e, struct engine_status *ret_s)
 	ret_s->state_bytes = atomic_load(&e->state_bytes);
 	ret_s->n_threads = pool_threads(e->pool);
 	if (atomic_load(&e->busy))
-		ret_s->step_age = (double)(engine_now_ns() - atomic_load(&e->step_end_ns)) * 1e-9;
+		ret_s->step_age = (double)(clock_ns() - atomic_load(&e->step_end_ns)) * 1e-9;
 }
 
 /* ---- the request ring ---- */

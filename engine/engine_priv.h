@@ -36,7 +36,7 @@ struct engine {
 	bool broken;               /* no forward pass any more */
 
 	/* Read by anyone. */
-	atomic_llong step_end_ns;  /* CLOCK_MONOTONIC; of the last step, or when work began */
+	atomic_llong step_end_ns;  /* clock_ns() of the last step, or when work began */
 	atomic_bool busy;
 	atomic_size_t state_bytes;
 
@@ -52,6 +52,5 @@ struct engine {
 
 /* The engine thread. */
 void *engine_thread_main(void *e);
-long long engine_now_ns(void);
 
 #endif

@@ -2,6 +2,7 @@
  * engine_thread.c - the engine thread: takes in requests, runs steps, samples, ends requests.
  * Threads: engine. Lock: engine, never while computing. */
 #include "engine/base/mem.h"
+#include "engine/base/clock.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/engine_priv.h"
@@ -137,7 +138,7 @@ static bool engine_collect(struct engine *e)
 	}
 	lock_drop(&e->lock);
 	if (!work)
-		atomic_store(&e->step_end_ns, engine_now_ns());
+		atomic_store(&e->step_end_ns, clock_ns());
 	atomic_store(&e->busy, true);
 	while (!list_empty(&got)) {
 		struct sched_task *t = list_entry(got.next, struct sched_task, link);
@@ -294,7 +295,7 @@ static void engine_step(struct engine *e)
 		return;
 	for (i = 0; i < e->sched.n_batch && !e->broken; i++)
 		engine_batch(e, &e->sched.batch[i]);
-	atomic_store(&e->step_end_ns, engine_now_ns());
+	atomic_store(&e->step_end_ns, clock_ns());
 	lock_take(&e->lock);
 	e->count.steps++;
 	lock_drop(&e->lock);

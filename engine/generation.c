@@ -2,6 +2,7 @@
  * generation.c - the stream of events from the engine thread to the one consumer of a request.
  * Threads: the engine thread puts, the consumer takes, anyone stops. Lock: generation. */
 #include "engine/generation.h"
+#include "engine/base/clock.h"
 #include "engine/base/list.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #define GENERATION_MAGIC 0x67656e31u
 
@@ -281,22 +281,14 @@ bool generation_next(struct generation *g, struct gen_event *ret_ev)
 	return got;
 }
 
-static long generation_now_ms(void)
-{
-	struct timespec t;
-
-	must_zero(clock_gettime(CLOCK_MONOTONIC, &t));
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 int generation_wait(struct generation *g, struct gen_event *ret_ev, long timeout_ms)
 {
-	long end = timeout_ms < 0 ? 0 : generation_now_ms() + timeout_ms;
+	long long end = timeout_ms < 0 ? 0 : clock_ms() + timeout_ms;
 	bool got;
 
 	lock_take(&g->lock);
 	while (!(got = generation_take(g, ret_ev))) {
-		long left = timeout_ms < 0 ? -1 : end - generation_now_ms();
+		long left = timeout_ms < 0 ? -1 : (long)(end - clock_ms());
 
 		if (timeout_ms >= 0 && left <= 0)
 			break;

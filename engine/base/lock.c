@@ -2,6 +2,7 @@
  * lock.c - mutexes under one rule: no thread ever holds two locks. Asserted in every build.
  * Threads: any. */
 #include "engine/base/lock.h"
+#include "engine/base/clock.h"
 #include "engine/base/must.h"
 
 #include <errno.h>
@@ -42,6 +43,7 @@ int lock_held(const struct lock *l)
 int lock_wait(struct lock *l, pthread_cond_t *c, long timeout_ms)
 {
 	struct timespec t;
+	long long end;
 	int r;
 
 	must(lock_mine == l);
@@ -49,13 +51,8 @@ int lock_wait(struct lock *l, pthread_cond_t *c, long timeout_ms)
 		must_zero(pthread_cond_wait(c, &l->mutex));
 		return 0;
 	}
-	must_zero(clock_gettime(CLOCK_MONOTONIC, &t));
-	t.tv_sec += timeout_ms / 1000;
-	t.tv_nsec += timeout_ms % 1000 * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
+	end = clock_ns() + timeout_ms * 1000000LL;
+	t = (struct timespec){ .tv_sec = end / 1000000000, .tv_nsec = end % 1000000000 };
 	r = pthread_cond_timedwait(c, &l->mutex, &t);
 	must(r == 0 || r == ETIMEDOUT);
 	return -r;

@@ -2,6 +2,7 @@
  * log.c - one key=value line per event on stderr, with <N> priorities, rate-limited per call site.
  * Threads: any. Locks: none (one write(2) per line). */
 #include "engine/base/log.h"
+#include "engine/base/clock.h"
 #include "engine/base/rc.h"
 
 #include <stdarg.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOG_LINE_MAX 4096
@@ -61,11 +61,8 @@ const char *log_level_name(enum log_level level)
 /* Returns how many lines were lost before this one, or -1 to drop this one. */
 static int log_admit(struct log_site *site)
 {
-	struct timespec t;
-	long long now;
+	long long now = clock_ms() / 1000 + 1;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	now = t.tv_sec + 1;
 	if (__atomic_exchange_n(&site->second, now, __ATOMIC_RELAXED) != now)
 		__atomic_store_n(&site->count, 0, __ATOMIC_RELAXED);
 	if (__atomic_fetch_add(&site->count, 1, __ATOMIC_RELAXED) >= LOG_BURST) {

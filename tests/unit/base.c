@@ -2,6 +2,7 @@
  * base.c - tests of engine/base: buffers, allocation, errors, locks, lists, file maps.
  * Threads: one, two in the lock test; assertions are tried in children. Locks: its own. */
 #include "engine/base/buf.h"
+#include "engine/base/clock.h"
 #include "engine/base/list.h"
 #include "engine/base/lock.h"
 #include "engine/base/mapfile.h"
@@ -292,6 +293,18 @@ static void *base_partner(void *arg)
 	return NULL;
 }
 
+static void test_clock(void **state)
+{
+	long long ns = clock_ns(), ms = clock_ms();
+	double s = clock_s();
+
+	(void)state;
+	/* One clock: taken in this order, each is the later one, by no more than a pause. */
+	assert_in_range(ms, ns / 1000000, ns / 1000000 + 60000);
+	assert_true(s > (double)ms * 1e-3 - 1e-6 && s < (double)ms * 1e-3 + 60);
+	assert_true(clock_ns() >= ns);
+}
+
 static double base_now_ms(void)
 {
 	struct timespec t;
@@ -444,6 +457,7 @@ int main(void)
 		cmocka_unit_test(test_rc_rows_are_sound),
 		cmocka_unit_test(test_rc_of_others),
 		cmocka_unit_test(test_lock_asserts_its_rule),
+		cmocka_unit_test(test_clock),
 		cmocka_unit_test(test_lock_wait),
 		cmocka_unit_test(test_must_names_the_place),
 		cmocka_unit_test(test_list),

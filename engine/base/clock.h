@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ * clock.h - the monotonic clock, in the unit its reader counts in. For durations and deadlines, never for dates.
+ * Threads: any. Locks: none. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+/* All of CLOCK_MONOTONIC, rounded down. */
+long long clock_ns(void);
+long long clock_ms(void);
+double clock_s(void);
+
+#endif
