@@ -146,6 +146,7 @@ static void completion_put_raw(struct completion *c, const struct completion_tok
 
 bool completion_put(struct completion *c, const struct completion_token *t)
 {
+	must(!c->ended);
 	if (c->stopped)
 		return true;
 	if (c->mode == COMPLETION_RAW) {
@@ -207,32 +208,38 @@ static void completion_end_parsed(struct completion *c)
 		c->flags |= COMPLETION_CUT_CALL;
 }
 
+/* How it ended: the first row that holds. */
 static enum gen_finish completion_finish(const struct completion *c, enum completion_why why,
 	const char **ret_detail)
 {
-	bool incomplete = c->flags & (COMPLETION_CUT_CALL | COMPLETION_BAD_CALL);
+	bool eos = why == COMPLETION_EOS, incomplete = c->flags & (COMPLETION_CUT_CALL | COMPLETION_BAD_CALL);
+	const struct {
+		bool holds;
+		enum gen_finish finish;
+		const char *detail;
+	} rows[] = {
+		{ why == COMPLETION_CANCELLED, GEN_CANCELLED, "cancelled" },
+		{ c->stopped, GEN_STOP, "stop_string" },
+		{ incomplete, eos ? GEN_STOP : GEN_LENGTH, "incomplete_tool_call" },
+		{ why == COMPLETION_CONTEXT, GEN_LENGTH, "context" },
+		{ why == COMPLETION_MAX_TOKENS, GEN_LENGTH, "max_tokens" },
+		{ c->n_calls > 0, GEN_TOOL_CALLS, "tool_calls" },
+		{ c->any_content, GEN_STOP, "eos" },
+		{ c->any_reasoning, GEN_STOP, "only_reasoning" },
+		{ true, GEN_STOP, "empty" },
+	};
+	size_t i = 0;
 
-	if (why == COMPLETION_CANCELLED) {
-		*ret_detail = "cancelled";
-		return GEN_CANCELLED;
-	}
-	if (c->stopped) {
-		*ret_detail = "stop_string";
-		return GEN_STOP;
-	}
-	*ret_detail = why == COMPLETION_CONTEXT ? "context" : "max_tokens";
-	if (incomplete)
-		*ret_detail = "incomplete_tool_call";
-	else if (why == COMPLETION_EOS)
-		*ret_detail = c->n_calls ? "tool_calls" : c->any_content ? "eos" :
-			c->any_reasoning ? "only_reasoning" : "empty";
-	if (why != COMPLETION_EOS)
-		return GEN_LENGTH;
-	return c->n_calls && !incomplete ? GEN_TOOL_CALLS : GEN_STOP;
+	while (!rows[i].holds)
+		i++;
+	*ret_detail = rows[i].detail;
+	return rows[i].finish;
 }
 
 void completion_end(struct completion *c, enum completion_why why, struct completion_verdict *ret_v)
 {
+	must(!c->ended);
+	c->ended = true;
 	if (!c->stopped) {
 		if (c->mode == COMPLETION_RAW)
 			completion_end_raw(c);

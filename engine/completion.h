@@ -54,7 +54,7 @@ int completion_new(const struct completion_options *o, struct completion **ret_c
 void completion_free(struct completion **c);
 
 /* Emits what the token settles. True when nothing more is wanted (a stop string was found): the caller stops
- * generating and calls completion_end. Later tokens are ignored. */
+ * generating and calls completion_end. Tokens put before that are ignored; none may be put after it. */
 bool completion_put(struct completion *c, const struct completion_token *t);
 /* Would the next token belong to the reasoning? For counting, ask before completion_put. */
 bool completion_in_reasoning(const struct completion *c);

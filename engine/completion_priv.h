@@ -38,6 +38,7 @@ struct completion {
 	bool block_done;        /* a whole block with calls came */
 	bool muted;             /* in a block that is dropped */
 	bool stopped;           /* a stop string was found */
+	bool ended;             /* completion_end was called */
 	bool any_reasoning, any_content;
 	unsigned flags;
 	unsigned stop_flags;    /* those that concern the text before the stop string */

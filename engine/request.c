@@ -372,7 +372,6 @@ bool request_sample(struct request *r, struct sampler_work *w, const float *logi
 void request_cancelled(struct request *r, struct request_end *ret_end)
 {
 	request_complete(r, COMPLETION_CANCELLED, ret_end);
-	ret_end->finish = GEN_CANCELLED;
 }
 
 void request_failed(struct request *r, int rc, const char *why, struct request_end *ret_end)
