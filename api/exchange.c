@@ -17,8 +17,7 @@
 
 #define EXCHANGE_MAGIC 0xca11f00d
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
-#define EXCHANGE_SWALLOW                                                                                     \
-	8 /* times the body limit that is read and thrown away before the connection is cut */
+#define EXCHANGE_SWALLOW 8         /* times the body limit: read and thrown away before we cut off */
 
 static void exchange_make_id(struct exchange *x, const char *prefix)
 {
