@@ -10,6 +10,7 @@
 #include "plugins/ref/vec.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 #define ATTN_BLOCK 64
 
@@ -104,7 +105,7 @@ static void attn_slice(void *arg, int64_t begin, int64_t end)
 }
 
 /* Does the window of every token of s lie inside what s holds? */
-static int attn_seq_ok(const struct dsv4_attn *a, const struct dsv4_seq *s)
+static bool attn_seq_ok(const struct dsv4_attn *a, const struct dsv4_seq *s)
 {
 	int64_t first = s->pos0 - a->window + 1;
 
