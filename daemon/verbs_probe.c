@@ -72,11 +72,6 @@ static int probe_chat(void *arg, json_t *body, probe_delta_f *delta, void *delta
 	return j->real.chat(j->real.arg, body, delta, delta_arg, ret_reply, why);
 }
 
-static double probe_seconds(void)
-{
-	return (double)clock_ms() / 1000;
-}
-
 static void probe_job_run(struct ops_job *job)
 {
 	struct probe_job *j = list_entry(job, struct probe_job, job);
@@ -86,7 +81,7 @@ static void probe_job_run(struct ops_job *job)
 	json_array_foreach(j->names, i, name) {
 		const char *s = json_string_value(name);
 		struct probe_result result = { 0 };
-		double start = probe_seconds();
+		double start = clock_s();
 
 		if (atomic_load(&job->cancel)) {
 			j->rc = buf_why(&j->why, RC_CANCELLED, "the run was cancelled");
@@ -95,7 +90,7 @@ static void probe_job_run(struct ops_job *job)
 		j->rc = probe_run(s, json_object_get(j->options, s), &j->peer, &result, &j->why);
 		if (j->rc)
 			return;
-		json_array_append_new(j->results, probe_result_json(s, &result, probe_seconds() - start));
+		json_array_append_new(j->results, probe_result_json(s, &result, clock_s() - start));
 		if (result.verdict > j->worst && (result.verdict != PROBE_INCONCLUSIVE ||
 						  j->worst == PROBE_PASS))
 			j->worst = result.verdict;
