@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * body.c - a request body's bytes to JSON, within limits.
+ * body.c - the JSON in bodies: a request's parsed within limits, a reply's printed.
  * Threads: any. Locks: none. */
 #include "api/body.h"
+#include "engine/base/must.h"
 #include "engine/base/rc.h"
 
 #include <stdbool.h>
@@ -67,4 +68,19 @@ int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err)
 	}
 	*ret_body = v;
 	return 0;
+}
+
+/* ---- printing ---- */
+
+static int body_put(const char *data, size_t len, void *arg)
+{
+	buf_add(arg, data, len);
+	return 0;
+}
+
+void body_print(struct buf *out, json_t *v)
+{
+	must(v);
+	must_zero(json_dump_callback(v, body_put, out, JSON_COMPACT));
+	json_decref(v);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * body.h - a request body's bytes to JSON, within limits.
+ * body.h - the JSON in bodies: a request's parsed within limits, a reply's printed.
  * Threads: any. Locks: none. */
 #ifndef API_BODY_H
 #define API_BODY_H
@@ -17,5 +17,8 @@
  * escaped), numbers out of range, and duplicate keys (which of the two counts would depend on who reads
  * them). */
 int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err);
+
+/* Appends an object or array, compact, on one line. Takes over `v`. */
+void body_print(struct buf *out, json_t *v);
 
 #endif

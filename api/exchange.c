@@ -2,6 +2,7 @@
  * exchange.c - one HTTP exchange, from its headers to its last byte: body, reply, stream, waiting.
  * Threads: the connection's libmicrohttpd thread; exchange_wake() from any. Locks: none. */
 #include "api/exchange.h"
+#include "api/body.h"
 #include "api/server.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
@@ -160,19 +161,11 @@ void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text)
 	exchange_queue(x, status, r);
 }
 
-static int exchange_dump(const char *data, size_t len, void *arg)
-{
-	buf_add(arg, data, len);
-	return 0;
-}
-
 void exchange_reply(struct exchange *x, unsigned status, json_t *body)
 {
 	struct buf text = { 0 };
 
-	must(body);
-	must_zero(json_dump_callback(body, exchange_dump, &text, JSON_COMPACT));
-	json_decref(body);
+	body_print(&text, body);
 	buf_addc(&text, '\n');
 	exchange_reply_text(x, status, &text);
 }
