@@ -5,6 +5,7 @@
 #include "api/body.h"
 #include "api/server.h"
 #include "engine/base/clock.h"
+#include "engine/base/hexid.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -13,22 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #define EXCHANGE_MAGIC 0xca11f00d
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
 #define EXCHANGE_SWALLOW 8         /* times the body limit: read and thrown away before we cut off */
-
-static void exchange_make_id(struct exchange *x, const char *prefix)
-{
-	unsigned char r[12];
-	int n = snprintf(x->id, sizeof x->id, "%.16s-", prefix);
-
-	must(getrandom(r, sizeof r, 0) == (ssize_t)sizeof r);
-	for (size_t i = 0; i < sizeof r; i++)
-		n += snprintf(x->id + n, sizeof x->id - (size_t)n, "%02x", r[i]);
-}
 
 struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Connection *conn,
 			      const char *method, const char *url)
@@ -44,7 +34,7 @@ struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Conne
 	x->path = mem_strdup(url);
 	x->started = clock_s();
 	x->route = router_find(method, x->path, &x->rest, &x->allow);
-	exchange_make_id(x, x->route ? x->route->id_prefix : "req");
+	hexid_make(x->id, sizeof x->id, x->route ? x->route->id_prefix : "req-");
 	if (!x->route && x->allow)
 		error_set(&x->error, RC_METHOD, NULL, "%s does not take %s, only %s", x->path, method,
 			  x->allow);

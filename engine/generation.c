@@ -3,6 +3,7 @@
  * Threads: the engine thread puts, the consumer takes, anyone stops. Lock: generation. */
 #include "engine/generation.h"
 #include "engine/base/clock.h"
+#include "engine/base/hexid.h"
 #include "engine/base/list.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
@@ -11,10 +12,8 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define GENERATION_MAGIC 0x67656e31u
 
@@ -166,7 +165,7 @@ void generation_put_tool(struct generation *g, int call, const char *name, size_
 	struct generation_node *n = generation_node_new(GEN_EV_TOOL_BEGIN, call, name, len);
 	char id[GENERATION_ID_MAX];
 
-	generation_make_id("call_", id);
+	hexid_make(id, sizeof id, "call_");
 	n->ev.tool_id = mem_strdup(id);
 	generation_put(g, n);
 }
@@ -356,16 +355,4 @@ void generation_unref(struct generation **pg)
 	lock_drop(&g->lock);
 	generation_stop_and_wake(g);
 	generation_release(&g);
-}
-
-void generation_make_id(const char *prefix, char ret_id[GENERATION_ID_MAX])
-{
-	unsigned char raw[12];
-	int i, n;
-
-	must(getrandom(raw, sizeof raw, 0) == (ssize_t)sizeof raw);
-	n = snprintf(ret_id, GENERATION_ID_MAX, "%s", prefix);
-	must(n >= 0 && n + 2 * (int)sizeof raw < GENERATION_ID_MAX);
-	for (i = 0; i < (int)sizeof raw; i++, n += 2)
-		snprintf(ret_id + n, 3, "%02x", raw[i]);
 }

@@ -41,7 +41,4 @@ bool generation_stopped(const struct generation *g);
 /* Has the consumer to read before more is made? */
 bool generation_backlogged(const struct generation *g);
 
-/* prefix and 24 random hex digits. */
-void generation_make_id(const char *prefix, char ret_id[GENERATION_ID_MAX]);
-
 #endif

@@ -2,6 +2,7 @@
  * request.c - one request on its way through the engine: prompt in, tokens out, how it ended.
  * Threads: who submits makes it, then it is the engine thread's. Locks: generation, record. */
 #include "engine/request.h"
+#include "engine/base/hexid.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -190,7 +191,7 @@ static void request_publish(struct request *r, const struct generation_spec *spe
 	if (spec->id)
 		snprintf(v->id, sizeof v->id, "%s", spec->id);
 	else
-		generation_make_id("req-", v->id);
+		hexid_make(v->id, sizeof v->id, "req-");
 	snprintf(v->label, sizeof v->label, "%s", spec->label ? spec->label : "");
 	snprintf(v->kset, sizeof v->kset, "%s", kset_name(r->kset));
 	v->kset_generation = kset_generation(r->kset);

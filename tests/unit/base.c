@@ -3,6 +3,7 @@
  * Threads: one, two in the lock test; assertions are tried in children. Locks: its own. */
 #include "engine/base/buf.h"
 #include "engine/base/clock.h"
+#include "engine/base/hexid.h"
 #include "engine/base/list.h"
 #include "engine/base/lock.h"
 #include "engine/base/mapfile.h"
@@ -293,6 +294,19 @@ static void *base_partner(void *arg)
 	return NULL;
 }
 
+static void test_hexid(void **state)
+{
+	char a[4 + HEXID_DIGITS + 1], b[sizeof a];
+
+	(void)state;
+	hexid_make(a, sizeof a, "req-");
+	hexid_make(b, sizeof b, "req-");
+	assert_memory_equal(a, "req-", 4);
+	assert_int_equal(strspn(a + 4, "0123456789abcdef"), HEXID_DIGITS);
+	assert_int_equal(a[4 + HEXID_DIGITS], '\0');
+	assert_string_not_equal(a, b);
+}
+
 static void test_clock(void **state)
 {
 	long long ns = clock_ns(), ms = clock_ms();
@@ -457,6 +471,7 @@ int main(void)
 		cmocka_unit_test(test_rc_rows_are_sound),
 		cmocka_unit_test(test_rc_of_others),
 		cmocka_unit_test(test_lock_asserts_its_rule),
+		cmocka_unit_test(test_hexid),
 		cmocka_unit_test(test_clock),
 		cmocka_unit_test(test_lock_wait),
 		cmocka_unit_test(test_must_names_the_place),
