@@ -70,52 +70,53 @@ static int model_config_bad(struct buf *why, int rc, const char *field, const ch
 
 /* ---- numbers ---- */
 
-static int model_config_int(const json_t *o, const char *path, const char *name, double min, double max,
+static int model_config_int(const json_t *o, const char *path, const struct model_config_row *row,
 			    int *ret_v, struct buf *why)
 {
-	const json_t *v = json_object_get(o, name);
+	const json_t *v = json_object_get(o, row->name);
 	char expected[96], field[96];
 
-	if (json_is_integer(v) && json_integer_value(v) >= (json_int_t)min &&
-	    json_integer_value(v) <= (json_int_t)max) {
+	if (json_is_integer(v) && json_integer_value(v) >= (json_int_t)row->min &&
+	    json_integer_value(v) <= (json_int_t)row->max) {
 		*ret_v = (int)json_integer_value(v);
 		return 0;
 	}
-	snprintf(expected, sizeof expected, "an integer from %.0f to %.0f", min, max);
-	snprintf(field, sizeof field, "%s%s", path, name);
+	snprintf(expected, sizeof expected, "an integer from %.0f to %.0f", row->min, row->max);
+	snprintf(field, sizeof field, "%s%s", path, row->name);
 	return model_config_bad(why, RC_MODEL, field, expected, v);
 }
 
-static int model_config_real(const json_t *o, const char *path, const char *name, double min, double max,
+static int model_config_real(const json_t *o, const char *path, const struct model_config_row *row,
 			     double *ret_v, struct buf *why)
 {
-	const json_t *v = json_object_get(o, name);
+	const json_t *v = json_object_get(o, row->name);
 	char expected[96], field[96];
 
-	if (json_is_number(v) && json_number_value(v) >= min && json_number_value(v) <= max) {
+	if (json_is_number(v) && json_number_value(v) >= row->min && json_number_value(v) <= row->max) {
 		*ret_v = json_number_value(v);
 		return 0;
 	}
-	snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
-	snprintf(field, sizeof field, "%s%s", path, name);
+	snprintf(expected, sizeof expected, "a number from %g to %g", row->min, row->max);
+	snprintf(field, sizeof field, "%s%s", path, row->name);
 	return model_config_bad(why, RC_MODEL, field, expected, v);
 }
 
-static int model_config_store(const json_t *o, const struct model_config_row *row, struct model_config *c,
-			      struct buf *why)
+/* Stores the number that a row describes; `path` is where `o` stands in the file, for messages. */
+static int model_config_store(const json_t *o, const char *path, const struct model_config_row *row,
+			      struct model_config *c, struct buf *why)
 {
 	char *field = (char *)c + row->offset;
-	double real;
+	double real = 0;
 	float narrow;
-	int rc, n;
+	int rc, n = 0;
 
 	if (row->kind == KIND_INT) {
-		rc = model_config_int(o, "", row->name, row->min, row->max, &n, why);
+		rc = model_config_int(o, path, row, &n, why);
 		if (rc == 0)
 			memcpy(field, &n, sizeof n);
 		return rc;
 	}
-	rc = model_config_real(o, "", row->name, row->min, row->max, &real, why);
+	rc = model_config_real(o, path, row, &real, why);
 	narrow = (float)real;
 	if (rc == 0)
 		memcpy(field, row->size == sizeof narrow ? (void *)&narrow : (void *)&real, row->size);
@@ -233,17 +234,22 @@ static int model_config_ratios(const json_t *o, struct model_config *c, struct b
 	return 0;
 }
 
+static const struct model_config_row model_config_yarn_table[] = {
+	{ "factor", KIND_REAL, FIELD(yarn_factor), 1, 1e6, 0, NULL },
+	{ "beta_fast", KIND_REAL, FIELD(yarn_beta_fast), 1e-3, 1e6, 0, NULL },
+	{ "beta_slow", KIND_REAL, FIELD(yarn_beta_slow), 1e-3, 1e6, 0, NULL },
+	{ "original_max_position_embeddings", KIND_INT, FIELD(yarn_original_context), 1, 1 << 26, 0, NULL },
+};
+
 /* Is this field of rope_scaling one of the four numbers, or a value that leaves YaRN as format.md 3.4 has it?
  */
 static bool model_config_yarn_field(const char *name, const json_t *v)
 {
-	static const char *const number[] = { "factor", "beta_fast", "beta_slow",
-					      "original_max_position_embeddings" };
 	static const char *const one[] = { "attention_factor", "mscale", "mscale_all_dim" };
 	size_t i;
 
-	for (i = 0; i < mem_countof(number); i++)
-		if (strcmp(name, number[i]) == 0)
+	for (i = 0; i < mem_countof(model_config_yarn_table); i++)
+		if (strcmp(name, model_config_yarn_table[i].name) == 0)
 			return true;
 	for (i = 0; i < mem_countof(one); i++)
 		if (strcmp(name, one[i]) == 0 && json_number_value(v) == 1)
@@ -261,11 +267,12 @@ static int model_config_yarn_fields(json_t *yarn, struct buf *why)
 
 	if (!json_object_get(yarn, "type") && !json_object_get(yarn, "rope_type"))
 		return model_config_bad(why, RC_UNSUPPORTED, "rope_scaling.type", "\"yarn\"", NULL);
-	json_object_foreach(yarn, name, v) if (!model_config_yarn_field(name, v)) return buf_why(
-		why, RC_UNSUPPORTED,
-		"config.json: rope_scaling.%.60s: expected plain YaRN, "
-		"found %s",
-		name, model_config_show(v, text));
+	json_object_foreach(yarn, name, v) {
+		if (!model_config_yarn_field(name, v))
+			return buf_why(why, RC_UNSUPPORTED,
+				       "config.json: rope_scaling.%.60s: expected plain YaRN, found %s", name,
+				       model_config_show(v, text));
+	}
 	return 0;
 }
 
@@ -273,7 +280,7 @@ static int model_config_yarn_fields(json_t *yarn, struct buf *why)
 static int model_config_yarn(const json_t *o, struct model_config *c, struct buf *why)
 {
 	json_t *yarn = json_object_get(o, "rope_scaling");
-	static const char path[] = "rope_scaling.";
+	size_t i;
 	int rc;
 
 	c->yarn_factor = 1;
@@ -285,11 +292,9 @@ static int model_config_yarn(const json_t *o, struct model_config *c, struct buf
 	if (!json_is_object(yarn))
 		return model_config_bad(why, RC_MODEL, "rope_scaling", "an object", yarn);
 	rc = model_config_yarn_fields(yarn, why);
-	rc = rc ? rc : model_config_real(yarn, path, "factor", 1, 1e6, &c->yarn_factor, why);
-	rc = rc ? rc : model_config_real(yarn, path, "beta_fast", 1e-3, 1e6, &c->yarn_beta_fast, why);
-	rc = rc ? rc : model_config_real(yarn, path, "beta_slow", 1e-3, 1e6, &c->yarn_beta_slow, why);
-	return rc ? rc : model_config_int(yarn, path, "original_max_position_embeddings", 1, 1 << 26,
-					  &c->yarn_original_context, why);
+	for (i = 0; rc == 0 && i < mem_countof(model_config_yarn_table); i++)
+		rc = model_config_store(yarn, "rope_scaling.", &model_config_yarn_table[i], c, why);
+	return rc;
 }
 
 /* Formats come from the tensors' dtypes; what is checked here is what dtypes cannot tell. */
@@ -325,6 +330,8 @@ static int model_config_quant(const json_t *o, struct buf *why)
 
 static int model_config_dspark(const json_t *o, struct model_config *c, struct buf *why)
 {
+	static const struct model_config_row rank = { "dspark_markov_rank", KIND_INT,
+						      FIELD(dspark_markov_rank), 1, 1 << 16, 0, NULL };
 	const json_t *targets = json_object_get(o, "dspark_target_layer_ids");
 
 	if (!targets || json_is_null(targets))
@@ -333,7 +340,7 @@ static int model_config_dspark(const json_t *o, struct model_config *c, struct b
 		return model_config_bad(why, RC_MODEL, "dspark_target_layer_ids", "an array of layers",
 					targets);
 	c->dspark_targets = (int)json_array_size(targets);
-	return model_config_int(o, "", "dspark_markov_rank", 1, 1 << 16, &c->dspark_markov_rank, why);
+	return model_config_store(o, "", &rank, c, why);
 }
 
 /* ---- numbers that must fit each other ---- */
@@ -386,7 +393,7 @@ static int model_config_fields(json_t *o, struct model_config *c, struct buf *wh
 		const struct model_config_row *row = &model_config_table[i];
 
 		if (row->kind == KIND_INT || row->kind == KIND_REAL)
-			rc = model_config_store(o, row, c, why);
+			rc = model_config_store(o, "", row, c, why);
 		else if (row->kind < KIND_CHECKED)
 			rc = model_config_is(o, row, why);
 	}
