@@ -49,20 +49,23 @@ static const float *attn_row(const struct attn_list *l, int64_t i, int64_t dim)
 	return ref_row(l->kv, l->rows ? l->rows[i] : i);
 }
 
+/* One head of one token on its way through the list. */
 struct attn_state {
+	const float *q;
 	float top, den; /* running maximum; sum of exp(score - top) */
+	float *out;     /* weighted rows so far */
 };
 
-/* Adds entries [i0, i0 + n) of the list to the state and to out. */
+/* Adds entries [i0, i0 + n) of the list to the state. */
 static void attn_block(const struct dsv4_attn *a, const struct attn_list *l, int64_t i0, int64_t n,
-		       const float *q, struct attn_state *st, float *out)
+		       struct attn_state *st)
 {
 	const float *row[ATTN_BLOCK];
-	float score[ATTN_BLOCK], top = st->top, shrink;
+	float score[ATTN_BLOCK], top = st->top, shrink, *out = st->out;
 
 	for (int64_t i = 0; i < n; i++) {
 		row[i] = attn_row(l, i0 + i, a->dim);
-		score[i] = ref_dot(q, row[i], a->dim) * a->scale;
+		score[i] = ref_dot(st->q, row[i], a->dim) * a->scale;
 		if (a->prec == DSV4_PREC_BF16)
 			score[i] = dsv4_round_bf16(score[i]);
 		top = fmaxf(top, score[i]);
@@ -88,8 +91,8 @@ static void attn_slice(void *arg, int64_t begin, int64_t end)
 	for (int64_t i = begin; i < end; i++) {
 		int64_t t = i / a->n_head;
 		const struct dsv4_seq *s = ref_seq(a->seq, a->n_seq, t);
-		struct attn_state st = { .top = -INFINITY };
 		float *out = a->out + i * a->dim;
+		struct attn_state st = { .q = a->q + i * a->dim, .top = -INFINITY, .out = out };
 		struct attn_list l;
 
 		if (!s)
@@ -97,7 +100,7 @@ static void attn_slice(void *arg, int64_t begin, int64_t end)
 		l = attn_list(a, s, t);
 		memset(out, 0, (size_t)a->dim * sizeof *out);
 		for (int64_t e = 0; e < l.n; e += ATTN_BLOCK)
-			attn_block(a, &l, e, ref_min(ATTN_BLOCK, l.n - e), a->q + i * a->dim, &st, out);
+			attn_block(a, &l, e, ref_min(ATTN_BLOCK, l.n - e), &st);
 		st.den += expf(a->sink[i % a->n_head] - st.top);
 		for (int64_t d = 0; d < a->dim; d++)
 			out[d] /= st.den;

@@ -36,14 +36,22 @@ static float mhc_dot(uint32_t prec, const float *a, const float *b, int64_t n)
 	return sum;
 }
 
-/* The mixes m[i] = fn[i] . x / rms(x); the norm comes after the products. */
-static void mhc_mixes(const struct dsv4_hc_weights *w, uint32_t prec, float eps, const float *x, int64_t n,
-		      int n_mix, float *m)
-{
-	float r = 1.0f / sqrtf(mhc_dot(prec, x, x, n) / (float)n + eps);
+/* What the mixes of every token have in common: n_mix rows of n weights. */
+struct mhc_mix {
+	const float *fn;
+	int n_mix;
+	int64_t n;
+	uint32_t prec;
+	float eps;
+};
 
-	for (int i = 0; i < n_mix; i++)
-		m[i] = mhc_round(prec, mhc_dot(prec, w->fn + i * n, x, n) * r);
+/* The mixes m[i] = fn[i] . x / rms(x); the norm comes after the products. */
+static void mhc_mixes(const struct mhc_mix *k, const float *x, float *m)
+{
+	float r = 1.0f / sqrtf(mhc_dot(k->prec, x, x, k->n) / (float)k->n + k->eps);
+
+	for (int i = 0; i < k->n_mix; i++)
+		m[i] = mhc_round(k->prec, mhc_dot(k->prec, k->fn + i * k->n, x, k->n) * r);
 }
 
 /* y = sum_j pre[j] * streams[j] */
@@ -98,12 +106,19 @@ static void mhc_pre_slice(void *arg, int64_t begin, int64_t end)
 	const float *scale = a->w.scale, *base = a->w.base;
 	float m[(2 + MHC_MAX) * MHC_MAX], pre[MHC_MAX];
 	int hc = a->hc;
+	const struct mhc_mix mix = {
+		.fn = a->w.fn,
+		.n_mix = (2 + hc) * hc,
+		.n = (int64_t)hc * a->dim,
+		.prec = a->prec,
+		.eps = a->norm_eps,
+	};
 
 	for (int64_t t = begin; t < end; t++) {
 		const float *x = a->streams + t * hc * a->dim;
 		float *post = a->post + t * hc, *comb = a->comb + t * hc * hc;
 
-		mhc_mixes(&a->w, a->prec, a->norm_eps, x, (int64_t)hc * a->dim, (2 + hc) * hc, m);
+		mhc_mixes(&mix, x, m);
 		for (int j = 0; j < hc; j++) {
 			pre[j] = mhc_round(a->prec, ref_sigmoid(m[j] * scale[0] + base[j]) + a->hc_eps);
 			post[j] = mhc_round(a->prec, 2.0f * ref_sigmoid(m[hc + j] * scale[1] + base[hc + j]));
@@ -166,12 +181,19 @@ int ref_hc_post(struct dsv4_exec *x, const struct dsv4_host *host, const struct 
 static void mhc_head_slice(void *arg, int64_t begin, int64_t end)
 {
 	const struct dsv4_hc_head *a = arg;
+	const struct mhc_mix mix = {
+		.fn = a->w.fn,
+		.n_mix = a->hc,
+		.n = (int64_t)a->hc * a->dim,
+		.prec = a->prec,
+		.eps = a->norm_eps,
+	};
 	float m[MHC_MAX];
 
 	for (int64_t t = begin; t < end; t++) {
 		const float *x = a->streams + t * a->hc * a->dim;
 
-		mhc_mixes(&a->w, a->prec, a->norm_eps, x, (int64_t)a->hc * a->dim, a->hc, m);
+		mhc_mixes(&mix, x, m);
 		for (int j = 0; j < a->hc; j++)
 			m[j] = mhc_round(a->prec,
 					 ref_sigmoid(m[j] * a->w.scale[0] + a->w.base[j]) + a->hc_eps);
