@@ -18,23 +18,14 @@ static int64_t forward_visible(const struct sequence_layer *y, int64_t pos)
 	return y->ratio ? (pos + 1) / y->ratio : 0;
 }
 
-static int forward_rotate(struct forward *f, float *x, int n_head, int dim, bool inverse, enum dsv4_round kv,
-	enum dsv4_round index)
+/* The caller says what is turned: x, n_head, dim, and inverse, kv, index where they are not zero. */
+static int forward_rotate(struct forward *f, struct dsv4_rope *a)
 {
-	struct dsv4_rope a = {
-		.n_tok = f->n_tok,
-		.n_head = n_head,
-		.dim = dim,
-		.rot = f->m->config->rope_dim,
-		.inverse = inverse,
-		.kv = kv,
-		.index = index,
-		.cs = forward_shape(f)->ratio ? f->cs_compress : f->cs_window,
-		.x = x,
-		.ldx = (int64_t)n_head * dim,
-	};
-
-	return forward_rope(f, DSV4_W_F32, &a);
+	a->n_tok = f->n_tok;
+	a->rot = f->m->config->rope_dim;
+	a->cs = forward_shape(f)->ratio ? f->cs_compress : f->cs_window;
+	a->ldx = (int64_t)a->n_head * a->dim;
+	return forward_rope(f, DSV4_W_F32, a);
 }
 
 /* Copies each part's rows of a flat [n_tok][width] array behind the rows its sequence keeps. */
@@ -56,6 +47,7 @@ static int forward_query(struct forward *f, const struct weights_layer *w)
 {
 	const struct model_config *d = f->m->config;
 	enum dsv4_act act = numerics_act(f->num);
+	struct dsv4_rope rope = { .x = f->q, .n_head = d->n_heads, .dim = d->head_dim };
 	int rc = forward_matrix(f, &w->wq_a, act, f->x, f->qr);
 
 	if (rc == 0)
@@ -65,21 +57,25 @@ static int forward_query(struct forward *f, const struct weights_layer *w)
 	if (rc == 0)
 		rc = forward_norm(f, f->q, (int64_t)f->n_tok * d->n_heads, d->head_dim, NULL);
 	if (rc == 0)
-		rc = forward_rotate(f, f->q, d->n_heads, d->head_dim, false, DSV4_ROUND_NONE,
-			DSV4_ROUND_NONE);
+		rc = forward_rotate(f, &rope);
 	return rc;
 }
 
 static int forward_window(struct forward *f, const struct weights_layer *w)
 {
 	const struct model_config *d = f->m->config;
+	struct dsv4_rope rope = {
+		.x = f->kv,
+		.n_head = 1,
+		.dim = d->head_dim,
+		.kv = numerics_kv_round(f->num),
+	};
 	int rc = forward_matrix(f, &w->wkv, numerics_act(f->num), f->x, f->kv);
 
 	if (rc == 0)
 		rc = forward_norm(f, f->kv, f->n_tok, d->head_dim, w->kv_norm);
 	if (rc == 0)
-		rc = forward_rotate(f, f->kv, 1, d->head_dim, false, numerics_kv_round(f->num),
-			DSV4_ROUND_NONE);
+		rc = forward_rotate(f, &rope);
 	if (rc == 0)
 		forward_store(f, SEQUENCE_WINDOW, f->kv);
 	return rc;
@@ -214,11 +210,16 @@ static int forward_cut(struct forward *f, int tok0, int n_tok)
 static int forward_index_query(struct forward *f, const struct weights_layer *w)
 {
 	const struct model_config *d = f->m->config;
+	struct dsv4_rope rope = {
+		.x = f->iq,
+		.n_head = d->index_heads,
+		.dim = d->index_dim,
+		.index = numerics_index_round(f->num),
+	};
 	int rc = forward_matrix(f, &w->indexer.wq_b, numerics_act(f->num), f->qr, f->iq);
 
 	if (rc == 0)
-		rc = forward_rotate(f, f->iq, d->index_heads, d->index_dim, false, DSV4_ROUND_NONE,
-			numerics_index_round(f->num));
+		rc = forward_rotate(f, &rope);
 	if (rc == 0)
 		rc = forward_matrix(f, &w->indexer.weights_proj, DSV4_ACT_NONE, f->x, f->iw);
 	return rc;
@@ -343,7 +344,8 @@ static int forward_output(struct forward *f, const struct weights_layer *w)
 		.y = f->oa,
 		.ldy = (int64_t)d->o_groups * d->o_lora_rank,
 	};
-	int rc = forward_rotate(f, f->o, d->n_heads, d->head_dim, true, DSV4_ROUND_NONE, DSV4_ROUND_NONE);
+	struct dsv4_rope rope = { .x = f->o, .n_head = d->n_heads, .dim = d->head_dim, .inverse = true };
+	int rc = forward_rotate(f, &rope);
 
 	if (rc == 0)
 		rc = forward_linear(f, (enum dsv4_wfmt)w->wo_a.fmt, &a);
