@@ -6,7 +6,7 @@
 
 #include "ctl/varlink.h"
 #include "ctl/verb.h"
-#include "daemon/control.h"
+#include "daemon/conn.h"
 
 #define CALL_LATER 1 /* a handler keeps the call and answers it with call_reply() or call_fail() */
 
