@@ -6,6 +6,7 @@
 #include "engine/completion.h"
 #include "engine/jsonprefix.h"
 #include "engine/tokenizer.h"
+#include "tests/unit/child.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -617,6 +618,30 @@ static int setup(void **state)
 	return rc;
 }
 
+static void ignore_event(void *arg, const struct completion_event *ev)
+{
+	(void)arg;
+	(void)ev;
+}
+
+static void put_after_end(void)
+{
+	struct completion_options o = { .mode = COMPLETION_CHAT, .emit = ignore_event };
+	struct completion_token t = { .bytes = "a", .len = 1 };
+	struct completion_verdict v;
+	struct completion *c = NULL;
+
+	completion_new(&o, &c, NULL);
+	completion_end(c, COMPLETION_EOS, &v);
+	completion_put(c, &t);
+}
+
+static void test_no_token_after_the_end(void **state)
+{
+	(void)state;
+	child_aborts(put_after_end, "!c->ended");
+}
+
 static int teardown(void **state)
 {
 	(void)state;
@@ -633,6 +658,7 @@ int main(void)
 		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_arguments_stream),
 		cmocka_unit_test(test_no_end),
+		cmocka_unit_test(test_no_token_after_the_end),
 		cmocka_unit_test(test_open_think),
 		cmocka_unit_test(test_stray_markers),
 		cmocka_unit_test(test_call_in_think),
