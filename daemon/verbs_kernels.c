@@ -27,9 +27,10 @@ static bool kernels_uniform(const struct kset *ks, int op, int ph)
 	return true;
 }
 
-static json_t *kernels_slot(const struct kset *ks, int op, int ph, int wf, const char *wfmt)
+static json_t *kernels_slot(const struct kset *ks, int op, int ph, int wf, bool uniform)
 {
 	const struct kset_slot *s = kernels_at(ks, op, ph, wf);
+	const char *wfmt = uniform ? "all" : kset_wfmt_name((enum dsv4_wfmt)wf);
 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "op", kset_op_name((enum dsv4_op)op),
 			 "family",
@@ -69,8 +70,7 @@ int verb_kernels_show(struct call *c, json_t **ret_reply, struct buf *why)
 			bool uniform = kernels_uniform(ks, op, ph);
 
 			for (int wf = 0; wf < (uniform ? 1 : DSV4_N_WFMT); wf++)
-				json_array_append_new(slots, kernels_slot(ks, op, ph, wf, uniform ? "all" :
-									  kset_wfmt_name((enum dsv4_wfmt)wf)));
+				json_array_append_new(slots, kernels_slot(ks, op, ph, wf, uniform));
 		}
 	*ret_reply = json_pack("{s:s, s:I, s:o}", "name", kset_name(ks), "generation",
 			       (json_int_t)kset_generation(ks),

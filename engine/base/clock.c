@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * clock.c - the monotonic clock, in the unit its reader counts in. For durations and deadlines, never for dates.
+ * clock.c - the monotonic clock, in the unit its reader counts in: for durations and deadlines, not dates.
  * Threads: any. Locks: none. */
 #include "engine/base/clock.h"
 #include "engine/base/must.h"

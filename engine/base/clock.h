@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * clock.h - the monotonic clock, in the unit its reader counts in. For durations and deadlines, never for dates.
+ * clock.h - the monotonic clock, in the unit its reader counts in: for durations and deadlines, not dates.
  * Threads: any. Locks: none. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
