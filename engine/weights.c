@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,23 +201,34 @@ static int weights_alloc(struct weights_binder *b)
 	return rc ? weights_no_memory(b->why, "the table of tensors") : 0;
 }
 
+static int weights_other_format(const struct checkpoint *ck, const char *block, int layer, int expert, int w,
+				struct buf *why)
+{
+	const struct checkpoint_tensor *t;
+	char name[96];
+
+	snprintf(name, sizeof name, "%s.%d.ffn.experts.%d.w%d.weight", block, layer, expert, w);
+	t = checkpoint_find(ck, name);
+	must(t != NULL);
+	return buf_why(why, RC_UNSUPPORTED,
+		       "%s: tensor %s: expected the number format of the block's first expert, found another",
+		       checkpoint_file_name(ck, t), name);
+}
+
 /* One kernel computes all experts of a block, chosen by weight format. */
-static int weights_same_format(const struct weights_layer *l, int n_experts, const char *block, int layer,
-			       struct buf *why)
+static int weights_same_format(const struct weights_layer *l, const struct checkpoint *ck, const char *block,
+			       int layer, struct buf *why)
 {
 	const struct dsv4_weight *first = &l->expert[0].w1;
 	int e, i;
 
-	for (e = 0; e < n_experts; e++) {
+	for (e = 0; e < ck->config.n_experts; e++) {
 		const struct dsv4_weight *const w[] = { &l->expert[e].w1, &l->expert[e].w2,
 							&l->expert[e].w3 };
 
 		for (i = 0; i < 3; i++)
 			if (w[i]->fmt != first->fmt || w[i]->sfmt != first->sfmt)
-				return buf_why(why, RC_UNSUPPORTED,
-					       "tensor %s.%d.ffn.experts.%d.w%d: expected the "
-					       "number format of the block's first expert, found another",
-					       block, layer, e, i + 1);
+				return weights_other_format(ck, block, layer, e, i + 1, why);
 	}
 	return 0;
 }
@@ -237,9 +249,9 @@ static int weights_bind_all(struct weights_binder *b)
 	rc = rc ? rc : inventory_verdict(&inv, b->why);
 	inventory_fini(&inv);
 	for (i = 0; rc == 0 && i < w->config.n_layers; i++)
-		rc = weights_same_format(&w->layer[i], w->config.n_experts, "layers", i, b->why);
+		rc = weights_same_format(&w->layer[i], w->checkpoint, "layers", i, b->why);
 	if (rc == 0 && w->mtp)
-		rc = weights_same_format(&w->mtp->layer, w->config.n_experts, "mtp", 0, b->why);
+		rc = weights_same_format(&w->mtp->layer, w->checkpoint, "mtp", 0, b->why);
 	return rc;
 }
 

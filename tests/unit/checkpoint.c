@@ -225,7 +225,8 @@ static void formats_follow_from_dtypes(void **state)
 	e->data = zeros;
 	drop("layers.1.ffn.experts.2.w3.scale");
 	write_all();
-	is_refused(RC_UNSUPPORTED, "layers.1.ffn.experts.2.w3: expected the number format");
+	is_refused(RC_UNSUPPORTED, "model.safetensors: tensor layers.1.ffn.experts.2.w3.weight: expected the number "
+				   "format of the block's first expert");
 }
 
 /* ---- what is refused, and how it says so ---- */
