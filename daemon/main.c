@@ -20,7 +20,7 @@
 	MAIN_FLAG("state", CONF_state, "DIR", "directory for what outlives a restart [/var/lib/dsv4d]") \
 	MAIN_FLAG("threads", CONF_threads, "N", "threads that compute [one per CPU]") \
 	MAIN_FLAG("log-level", CONF_log_level, "LEVEL", "err, warn, notice, info or debug [info]") \
-	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end") \
+	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end; 69 if unusable") \
 	MAIN_FLAG("json", -1, NULL, "with --inspect: as JSON") \
 	MAIN_FLAG("test", -1, NULL, "check the configuration, then end (also -t)") \
 	MAIN_FLAG("help", -1, NULL, "this text") \
@@ -110,6 +110,7 @@ static int main_test(const struct main_args *a)
 	return r ? DAEMON_CONFIG : DAEMON_OK;
 }
 
+/* A checkpoint that cannot be loaded is described too, but not with success. */
 static int main_inspect(const char *dir, bool json)
 {
 	struct buf out = { 0 }, why = { 0 };

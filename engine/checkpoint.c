@@ -146,7 +146,6 @@ static int checkpoint_header(struct checkpoint *ck, struct checkpoint_file *f, e
 
 	if (rc == -ENOENT && mode == CHECKPOINT_HEADERS) {
 		f->absent = true;
-		checkpoint_note(ck, "%s: the index names it, but there is no such file", f->name);
 		rc = 0;
 	} else if (rc == 0 && f->missing) {
 		checkpoint_note(ck, "%s: %" PRIu64 " of %" PRIu64 " bytes are not there", f->name, f->missing,
@@ -191,33 +190,50 @@ static int checkpoint_names(struct checkpoint *ck, struct buf *why)
 	return 0;
 }
 
+/* One row of the index that the headers do not bear out: an error, or a note where its file is absent. */
+static int checkpoint_astray(struct checkpoint *ck, const char *tensor, const char *file,
+			     const struct checkpoint_tensor *t, struct buf *why)
+{
+	const char *found = t ? ck->file[t->file].name : "no file";
+	struct checkpoint_file key = { .name = (char *)file }, *f;
+
+	f = bsearch(&key, ck->file, (size_t)ck->n_files, sizeof key, checkpoint_by_name);
+	must(f != NULL);
+	if (!f->absent)
+		return buf_why(why, RC_MODEL, CHECKPOINT_INDEX ": tensor %s: expected in %s, found in %s",
+			       tensor, file, found);
+	if (!f->lacks) {
+		f->lacks = mem_strdup(tensor);
+		checkpoint_note(ck, "%s: no such file; the index expects tensor %s in it, found in %s", file,
+				tensor, found);
+	}
+	return 0;
+}
+
 /* Index and headers must tell the same: a tensor that either lacks means that files of two releases are
  * mixed. */
-static int checkpoint_agree(const struct checkpoint *ck, const struct checkpoint_index *ix, struct buf *why)
+static int checkpoint_agree(struct checkpoint *ck, const struct checkpoint_index *ix, struct buf *why)
 {
-	int i, present = 0;
+	uint8_t *seen = mem_try((size_t)ck->n_tensors, 1); /* [n_tensors] named by the index */
+	int i, rc = 0;
 
-	for (i = 0; i < ix->n; i++) {
-		const char *file = ix->file[ix->entry[i].file];
-		const struct checkpoint_tensor *t = checkpoint_find(ck, ix->entry[i].tensor);
-		struct checkpoint_file key = { .name = (char *)file }, *f;
+	if (!seen)
+		return buf_why(why, -ENOMEM, "%s: out of memory for %d tensors", ck->dir, ck->n_tensors);
+	for (i = 0; rc == 0 && i < ix->n; i++) {
+		const char *tensor = ix->entry[i].tensor, *file = ix->file[ix->entry[i].file];
+		const struct checkpoint_tensor *t = checkpoint_find(ck, tensor);
 
-		present++;
-		if (t && strcmp(ck->file[t->file].name, file) == 0)
-			continue;
-		f = bsearch(&key, ck->file, (size_t)ck->n_files, sizeof key, checkpoint_by_name);
-		must(f != NULL);
-		if (!f->absent)
-			return buf_why(why, RC_MODEL,
-				       CHECKPOINT_INDEX ": tensor %s: expected in %s, found in %s",
-				       ix->entry[i].tensor, file, t ? ck->file[t->file].name : "no file");
-		present--;
+		if (t)
+			seen[t - ck->tensor] = 1;
+		if (!t || strcmp(ck->file[t->file].name, file) != 0)
+			rc = checkpoint_astray(ck, tensor, file, t, why);
 	}
-	if (present != ck->n_tensors)
-		return buf_why(why, RC_MODEL,
-			       CHECKPOINT_INDEX ": expected the %d tensors that the files hold, found %d",
-			       ck->n_tensors, present);
-	return 0;
+	for (i = 0; rc == 0 && i < ck->n_tensors; i++)
+		if (!seen[i])
+			rc = buf_why(why, RC_MODEL, "%s: tensor %s: not in " CHECKPOINT_INDEX,
+				     ck->file[ck->tensor[i].file].name, ck->tensor[i].t->name);
+	free(seen);
+	return rc;
 }
 
 /* Blocks mtp.0, mtp.1, ...; the config's own count is wrong on DSpark checkpoints. */
@@ -278,6 +294,7 @@ void checkpoint_free(struct checkpoint **ck)
 		mapfile_close(&c->file[i].map);
 		safetensors_fini(&c->file[i].st);
 		free(c->file[i].name);
+		free(c->file[i].lacks);
 	}
 	for (i = 0; i < CHECKPOINT_MAX_NOTES; i++)
 		buf_fini(&c->note[i]);

@@ -27,6 +27,7 @@ struct checkpoint_file {
 	struct mapfile map;      /* CHECKPOINT_MAP only */
 	uint64_t missing;        /* bytes of data that the file lacks */
 	bool absent;             /* named by the index and not there */
+	char *lacks;             /* where absent: the first tensor that the index expects in it */
 };
 
 struct checkpoint_tensor {

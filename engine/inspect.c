@@ -3,9 +3,11 @@
  * Threads: any. Locks: none. */
 #include "engine/inspect.h"
 #include "engine/base/mem.h"
+#include "engine/base/rc.h"
 #include "engine/inspect_priv.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +112,38 @@ static void inspect_cache_reads(struct inspect_report *r)
 	r->family[DSV4_INDEXER].cache_read = r->layers[1] * rows4 * (double)v->key;
 }
 
+/* ---- the whole ---- */
+
+static int inspect_file_verdict(const struct checkpoint *ck, const struct checkpoint_file *f, struct buf *why)
+{
+	if (f->absent)
+		return buf_why(why, RC_MODEL, "%s: incomplete: %s: no such file; the index expects tensor %s in it",
+			       ck->dir, f->name, f->lacks ? f->lacks : "data");
+	if (f->missing)
+		return buf_why(why, RC_MODEL, "%s: incomplete: %s: %" PRIu64 " of %" PRIu64 " bytes are not there",
+			       ck->dir, f->name, f->missing, f->st.size);
+	return 0;
+}
+
+int inspect_verdict(const struct inspect_report *r, struct buf *why)
+{
+	const int *n = r->inv.n;
+	struct buf text = { 0 };
+	int f, rc = 0;
+
+	for (f = 0; rc == 0 && f < r->ck->n_files; f++)
+		rc = inspect_file_verdict(r->ck, &r->ck->file[f], why);
+	if (rc)
+		return rc;
+	rc = inventory_verdict(&r->inv, &text);
+	if (rc)
+		buf_why(why, rc, "%s: %s: %s", r->ck->dir,
+			n[INVENTORY_MISMATCHED] || !n[INVENTORY_MISSING] ? "mismatched" : "incomplete",
+			buf_str(&text));
+	buf_fini(&text);
+	return rc;
+}
+
 int inspect_checkpoint(const struct checkpoint *ck, bool json, struct buf *out, struct buf *why)
 {
 	struct inspect_report *r = mem_new(sizeof *r);
@@ -127,8 +161,7 @@ int inspect_checkpoint(const struct checkpoint *ck, bool json, struct buf *out, 
 		else
 			inspect_text(r, out);
 	}
-	if (rc)
-		buf_why(why, rc, "out of memory for the description");
+	rc = rc ? buf_why(why, rc, "out of memory for the description") : inspect_verdict(r, why);
 	inventory_fini(&r->inv);
 	free(r);
 	return rc;

@@ -34,12 +34,7 @@ static const char *inspect_mtp_form(const struct inspect_report *r)
 
 static bool inspect_complete(const struct inspect_report *r)
 {
-	int f;
-
-	for (f = 0; f < r->ck->n_files; f++)
-		if (r->ck->file[f].absent || r->ck->file[f].missing)
-			return false;
-	return inventory_verdict(&r->inv, NULL) == 0;
+	return inspect_verdict(r, NULL) == 0;
 }
 
 static struct inspect_count inspect_mtp(const struct inspect_report *r)

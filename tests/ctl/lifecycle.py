@@ -2,6 +2,7 @@
 """The daemon's life: exit codes, sockets left behind, signals, drain, reload."""
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -59,6 +60,47 @@ def inspect(tmp):
     code, out, err = run("--inspect", TINY, "--json")
     assert code == 0 and json.loads(out)["complete"] is True, (out, err)
     ends(69, "config.json", "--inspect", tmp)
+    unusable(os.path.join(tmp, "unusable"))
+
+
+def unusable(model):
+    """Described all the same, as incomplete or mismatched, and the first fault is on standard error."""
+    first, second = (os.path.join(model, f"model-0000{i}-of-00002.safetensors") for i in (1, 2))
+    index = os.path.join(model, "model.safetensors.index.json")
+
+    def described(text):
+        code, out, err = run("--inspect", model)
+        assert code == 69 and "parameters" in out and "complete: every" not in out, (code, out)
+        assert f"dsv4d: {model}: {text}" in err, err
+        code, out, err = run("--inspect", model, "--json")
+        assert code == 69 and json.loads(out)["complete"] is False and text in err, (out, err)
+        shutil.rmtree(model)
+        return out
+
+    shutil.copytree(TINY, model)
+    os.truncate(first, os.path.getsize(first) - 5)
+    described("incomplete: model-00001-of-00002.safetensors: 5 of ")
+    shutil.copytree(TINY, model)
+    os.unlink(second)
+    described("incomplete: model-00002-of-00002.safetensors: no such file")
+    shutil.copytree(TINY, model)
+    with open(index, encoding="utf-8") as f:
+        content = json.load(f)
+    there = content["weight_map"]["norm.weight"]
+    content["weight_map"]["norm.weight"] = "gone.safetensors"
+    write(index, json.dumps(content))
+    out = described("incomplete: gone.safetensors: no such file; the index expects tensor norm.weight in it")
+    assert f"the index expects tensor norm.weight in it, found in {there}" in json.loads(out)["notes"][0], out
+    # one layer more than there are tensors for, then one head more than the tensors are shaped for
+    for key, change, text in (("num_hidden_layers", 1, "incomplete"), ("num_attention_heads", 4, "mismatched")):
+        shutil.copytree(TINY, model)
+        with open(os.path.join(TINY, "config.json"), encoding="utf-8") as f:
+            config = json.load(f)
+        config[key] += change
+        if key == "num_hidden_layers":
+            config["compress_ratios"].insert(config[key] - 1, 0)
+        write(os.path.join(model, "config.json"), json.dumps(config))
+        described(f"{text}: ")
 
 
 def wrong_model(tmp):
