@@ -17,7 +17,8 @@ int vectors_encoding(const char *file);
 int vectors_read(const char *path, struct buf *ret_data);
 /* The same, parsed; NULL after a message on stderr. The caller owns the reference. */
 json_t *vectors_load(const char *path);
-/* Prints "N passed, N failed"; the subcommand's exit status. */
-int vectors_verdict(int n_passed, int n_failed);
+/* Prints "N passed, N failed"; the subcommand's exit status. A file without a case is an error: it proves
+ * nothing. */
+int vectors_verdict(const char *file, int n_passed, int n_failed);
 
 #endif

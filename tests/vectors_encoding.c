@@ -96,5 +96,5 @@ int vectors_encoding(const char *file)
 	}
 	buf_fini(&why);
 	json_decref(all);
-	return vectors_verdict(passed, failed);
+	return vectors_verdict(file, passed, failed);
 }

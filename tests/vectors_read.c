@@ -44,8 +44,12 @@ json_t *vectors_load(const char *path)
 	return j;
 }
 
-int vectors_verdict(int n_passed, int n_failed)
+int vectors_verdict(const char *file, int n_passed, int n_failed)
 {
+	if (n_passed + n_failed == 0) {
+		fprintf(stderr, "%s: no case in it that this subcommand checks\n", file);
+		return 2;
+	}
 	printf("%d passed, %d failed\n", n_passed, n_failed);
 	return n_failed > 0;
 }

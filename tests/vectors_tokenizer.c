@@ -98,7 +98,7 @@ int vectors_tokenizer(const char *tokenizer, const char *file)
 	tokenizer_free(&t);
 	buf_fini(&text);
 	buf_fini(&why);
-	rc = json_is_array(cases) ? vectors_verdict(passed, failed) : 2;
+	rc = json_is_array(cases) ? vectors_verdict(file, passed, failed) : 2;
 	json_decref(cases);
 	return rc;
 }

@@ -1,0 +1,34 @@
+#!/bin/sh
+# tests/vectors' command line: a file that proves nothing is an error, not "0 failed".
+set -eu
+vectors="$top_builddir/tests/vectors"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+failed=0
+
+# want STATUS TEXT ARG...: the command ends with the status and says the text.
+want()
+{
+	status=$1 text=$2
+	shift 2
+	rc=0
+	"$vectors" "$@" >"$dir/said" 2>&1 || rc=$?
+	if [ "$rc" -ne "$status" ] || ! grep -qF -- "$text" "$dir/said"; then
+		echo "vectors $*: exit $rc, wanted $status and \"$text\"; it said:" >&2
+		cat "$dir/said" >&2
+		failed=1
+	fi
+}
+
+echo '{}' >"$dir/none.json"
+echo '{"encode": [], "decode": []}' >"$dir/empty.json"
+echo '[]' >"$dir/list.json"
+echo '{"decode": [{"name": "x", "text": "wrong", "message": {}}]}' >"$dir/wrong.json"
+want 2 "usage: "
+want 2 "none.json: no case in it" encoding "$dir/none.json"
+want 2 "empty.json: no case in it" encoding "$dir/empty.json"
+want 2 "list.json: no case in it" encoding "$dir/list.json"
+want 2 "absent.json" encoding "$dir/absent.json"
+want 1 "0 passed, 1 failed" encoding "$dir/wrong.json"
+want 0 " passed, 0 failed" encoding "$top_srcdir/tests/data/encoding_vectors.json"
+exit $failed
