@@ -4,7 +4,7 @@
 #include "daemon/daemon.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/inspect.h"
+#include "engine/engine.h"
 
 #include <getopt.h>
 #include <stdio.h>

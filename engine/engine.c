@@ -7,7 +7,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/engine_priv.h"
-#include "engine/inspect.h"
+#include "engine/checkpoint/inspect.h"
 
 #include <stdlib.h>
 #include <string.h>

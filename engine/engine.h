@@ -6,15 +6,15 @@
 #define ENGINE_H
 
 #include "engine/base/buf.h"
-#include "engine/gen.h"
-#include "engine/generation.h"
-#include "engine/inspect.h"
-#include "engine/kset.h"
-#include "engine/model_config.h"
-#include "engine/numerics.h"
-#include "engine/prompt.h"
-#include "engine/record.h"
-#include "engine/tokenizer.h"
+#include "engine/serve/gen.h"
+#include "engine/serve/generation.h"
+#include "engine/checkpoint/inspect.h"
+#include "engine/model/kset.h"
+#include "engine/checkpoint/model_config.h"
+#include "engine/model/numerics.h"
+#include "engine/text/prompt.h"
+#include "engine/serve/record.h"
+#include "engine/text/tokenizer.h"
 
 struct engine;
 

@@ -6,9 +6,9 @@
 
 #include "engine/base/lock.h"
 #include "engine/engine.h"
-#include "engine/forward.h"
-#include "engine/request.h"
-#include "engine/ring.h"
+#include "engine/model/forward.h"
+#include "engine/serve/request.h"
+#include "engine/serve/ring.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

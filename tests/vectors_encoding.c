@@ -2,8 +2,8 @@
  * vectors_encoding.c - prompts and completions against a file of the official encoder's and parser's results.
  * Threads: main only. Locks: none. */
 #include "engine/base/mem.h"
-#include "engine/completion.h"
-#include "engine/prompt.h"
+#include "engine/text/completion.h"
+#include "engine/text/prompt.h"
 #include "tests/vectors.h"
 
 #include <stdio.h>

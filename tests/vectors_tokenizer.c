@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * vectors_tokenizer.c - vectors tokenizer: ids and decoded texts as the Hugging Face library gives them.
  * Threads: main only. Locks: none. */
-#include "engine/tokenizer.h"
+#include "engine/text/tokenizer.h"
 #include "tests/vectors.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * bench_tokenizer.c - times a tokenizer: loading it, and encoding and decoding each file.
  * Threads: main only, whose CPU time is what counts. Locks: none. */
-#include "engine/tokenizer.h"
+#include "engine/text/tokenizer.h"
 #include "tests/vectors.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * Threads: one. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
-#include "engine/completion.h"
+#include "engine/text/completion.h"
 
 #include <stdint.h>
 #include <string.h>

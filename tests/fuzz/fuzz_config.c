@@ -2,7 +2,7 @@
  * fuzz_config.c - any bytes as config.json and as generation_config.json; what is taken keeps its promises.
  * Threads: one. Locks: none. */
 #include "engine/base/must.h"
-#include "engine/generation_config.h"
+#include "engine/checkpoint/generation_config.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  * fuzz_prompt.c - any JSON as messages and tools: rendered, tokenized, and read back from the tokens.
  * Threads: one. Locks: none. */
 #include "engine/base/must.h"
-#include "engine/prompt.h"
-#include "engine/pyjson.h"
+#include "engine/text/prompt.h"
+#include "engine/text/pyjson.h"
 
 #include <stdint.h>
 #include <stdlib.h>

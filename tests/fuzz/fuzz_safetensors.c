@@ -2,8 +2,8 @@
  * fuzz_safetensors.c - any bytes as the header of a .safetensors file, and as an index of such files.
  * Threads: one. Locks: none. */
 #include "engine/base/must.h"
-#include "engine/checkpoint_index.h"
-#include "engine/safetensors.h"
+#include "engine/checkpoint/checkpoint_index.h"
+#include "engine/checkpoint/safetensors.h"
 
 #include <stdint.h>
 #include <stdlib.h>

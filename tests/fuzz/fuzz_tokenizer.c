@@ -2,7 +2,7 @@
  * fuzz_tokenizer.c - an input that begins with { is a tokenizer.json; any other is text to encode.
  * Threads: main only. Locks: none. */
 #include "engine/base/must.h"
-#include "engine/tokenizer.h"
+#include "engine/text/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * bit_identity.c - a token's logits are the same bits however its tokens were cut, batched and threaded.
  * Threads: main and the pool's. Locks: none. */
-#include "engine/forward_priv.h"
+#include "engine/model/forward_priv.h"
 #include "tests/unit/tinykit.h"
 
 #include <stdio.h>

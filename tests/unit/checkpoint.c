@@ -4,9 +4,9 @@
 #include "engine/base/mapfile.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/checkpoint.h"
-#include "engine/safetensors_write.h"
-#include "engine/weights.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/safetensors_write.h"
+#include "engine/checkpoint/weights.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

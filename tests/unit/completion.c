@@ -3,9 +3,9 @@
  * Threads: main only. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/completion.h"
-#include "engine/jsonprefix.h"
-#include "engine/tokenizer.h"
+#include "engine/text/completion.h"
+#include "engine/text/jsonprefix.h"
+#include "engine/text/tokenizer.h"
 #include "tests/unit/child.h"
 
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #include "engine/base/lock.h"
 #include "engine/base/rc.h"
 #include "engine/engine.h"
-#include "engine/rng.h"
+#include "engine/serve/rng.h"
 
 #include <pthread.h>
 #include <sched.h>

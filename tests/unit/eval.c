@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * eval.c - dsv4-eval's parts: tensor files, running cases, and the comparison's verdicts.
  * Threads: main. Locks: none. */
-#include "engine/eval.h"
+#include "engine/eval/eval.h"
 #include "engine/base/rc.h"
 #include "tests/unit/tinykit.h"
 

@@ -2,7 +2,7 @@
  * generation.c - tests of generation.c: order and merging of events, waiting, and the end of notify calls.
  * Threads: a producer and a consumer; worth a ThreadSanitizer run. */
 #include "engine/base/lock.h"
-#include "engine/generation_put.h"
+#include "engine/serve/generation_put.h"
 
 #include <errno.h>
 #include <pthread.h>

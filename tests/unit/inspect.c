@@ -2,8 +2,8 @@
  * inspect.c (test) - descriptions of whole published inventories, made as sparse files.
  * Threads: one. */
 #include "engine/base/rc.h"
-#include "engine/inspect.h"
-#include "engine/weights.h"
+#include "engine/checkpoint/inspect.h"
+#include "engine/checkpoint/weights.h"
 #include "tests/lib/flash.h"
 
 #include <errno.h>

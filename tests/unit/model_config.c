@@ -4,7 +4,7 @@
 #include "engine/base/mapfile.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/generation_config.h"
+#include "engine/checkpoint/generation_config.h"
 
 #include <jansson.h>
 #include <setjmp.h>

@@ -3,8 +3,8 @@
  * Threads: main only. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/prompt.h"
-#include "engine/pyjson.h"
+#include "engine/text/prompt.h"
+#include "engine/text/pyjson.h"
 
 #include <math.h>
 #include <setjmp.h>

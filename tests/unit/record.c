@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * record.c - tests of record.c and ring.c: what is kept, in which order, and what must go.
  * Threads: one. */
-#include "engine/record_put.h"
-#include "engine/ring.h"
+#include "engine/serve/record_put.h"
+#include "engine/serve/ring.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

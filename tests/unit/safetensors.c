@@ -4,8 +4,8 @@
 #include "engine/base/mapfile.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/safetensors.h"
-#include "engine/safetensors_write.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/safetensors_write.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

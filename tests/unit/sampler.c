@@ -2,8 +2,8 @@
  * sampler.c - tests of sampler.c and rng.h: each setting on logits small enough to check by hand.
  * Threads: one. */
 #include "engine/base/rc.h"
-#include "engine/rng.h"
-#include "engine/sampler.h"
+#include "engine/serve/rng.h"
+#include "engine/serve/sampler.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * scheduler.c - tests of scheduler.c: who is computed in a step, how much of it, and in which batch.
  * Threads: one. */
-#include "engine/scheduler.h"
+#include "engine/serve/scheduler.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

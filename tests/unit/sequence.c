@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * sequence.c - sequence state: what is kept, what a failed step leaves, how much it holds.
  * Threads: main. Locks: none. */
-#include "engine/sequence.h"
+#include "engine/model/sequence.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,8 +4,8 @@
 #ifndef TESTS_TINYKIT_H
 #define TESTS_TINYKIT_H
 
-#include "engine/forward.h"
-#include "engine/model.h"
+#include "engine/model/forward.h"
+#include "engine/model/model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tokenizer.c - vectors of the Hugging Face library, degenerate texts, hostile files, streaming.
  * Threads: main, and a few that encode at once. Locks: none. */
-#include "engine/tokenizer.h"
+#include "engine/text/tokenizer.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"

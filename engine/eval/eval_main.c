@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ * eval_main.c - the dsv4-eval command: numbers out of a checkpoint without a server, and their comparison.
+ * Threads: main, and the pool's. Locks: none. */
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+#include "engine/eval/eval.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVAL_CHUNK 512
+#define EVAL_MAX_SETS 64
+
+enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE, EVAL_UNAVAILABLE = 69, EVAL_TEMPORARY = 75 };
+
+/* The command line; OPT(long name, argument or "", text). */
+#define EVAL_OPTS(OPT) \
+	OPT(model, "DIR", "checkpoint directory") \
+	OPT(in, "FILE", "cases: NAME.tokens and NAME.positions, .safetensors") \
+	OPT(out, "FILE", "results, .safetensors") \
+	OPT(profile, "NAME", "native (default) or exact numerics") \
+	OPT(set, "P=V", "one numerics parameter; may be repeated") \
+	OPT(kernels, "SLOT", "FAMILY[.PHASE]=PLUGIN; may be repeated, later ones win") \
+	OPT(chunk, "N", "tokens per step (default 512); 1 runs the decode kernels") \
+	OPT(threads, "N", "threads (default: one per CPU)") \
+	OPT(top_only, "", "only the logits: no layers, no MTP") \
+	OPT(diff, "", "compare two result files A and B") \
+	OPT(tolerance, "X", "diff: largest relative RMS at any position; beyond it the exit status is 1") \
+	OPT(median, "X", "diff: largest median over a tensor's positions") \
+	OPT(gap, "X", "diff: top-1 may differ where B's two best logits are this close (default 1e-3)") \
+	OPT(sets, "X", "diff: share of all positions whose experts, and whose rows, are equal (default 1)") \
+	OPT(margin, "X", "diff: rows are judged where B's margin is above this (default 1e-4)") \
+	OPT(only, "LIST", "diff: only these of logits,mtp,streams,experts,rows,margin") \
+	OPT(help, "", "this text") \
+	OPT(version, "", "the version")
+
+enum eval_opt {
+	EVAL_OPT_none, /* 0 is getopt's own */
+#define OPT(name, arg, text) EVAL_OPT_##name,
+	EVAL_OPTS(OPT)
+#undef OPT
+};
+
+struct eval_args {
+	const char *model, *in, *out;
+	const char *set[EVAL_MAX_SETS], *kernels[EVAL_MAX_SETS];
+	int n_set, n_kernels, chunk, threads;
+	enum numerics_profile profile;
+	bool top_only, diff;
+	struct eval_limits limits;
+};
+
+/* ---- usage ---- */
+
+/* Options are written with '-', the table's names with '_'. */
+static void eval_dashes(char to[32], const char *name)
+{
+	snprintf(to, 32, "%s", name);
+	for (char *p = to; *p; p++)
+		*p = *p == '_' ? '-' : *p;
+}
+
+static void eval_help_line(FILE *f, const char *name, const char *arg, const char *text)
+{
+	char dashed[32], left[48];
+
+	eval_dashes(dashed, name);
+	snprintf(left, sizeof left, "--%s %s", dashed, arg);
+	fprintf(f, "  %-18s %s\n", left, text);
+}
+
+static void eval_help(FILE *f)
+{
+	fprintf(f, "usage: dsv4-eval --model DIR --in FILE --out FILE [OPTION]...\n"
+		   "       dsv4-eval --diff A B [OPTION]...\n\n"
+		   "Runs token sequences through a model and writes its numbers layer by layer, under the\n"
+		   "names NAME.logits, .streams.L, .experts.L, .rows.L, .margin.L and .mtp; or compares two\n"
+		   "such files.\n\n");
+#define OPT(name, arg, text) eval_help_line(f, #name, arg, text);
+	EVAL_OPTS(OPT)
+#undef OPT
+	fprintf(f, "\nParameters of --set:\n");
+	for (int i = 0; i < numerics_count; i++)
+		fprintf(f, "  %-18s %-18s %s\n", numerics_table[i].name, numerics_table[i].choices,
+			numerics_table[i].text);
+	fprintf(f, "\nExit status: 0 done, 1 beyond the tolerance, 2 wrong usage or input file,\n"
+		   "69 model or kernels unavailable, 75 out of memory.\n");
+}
+
+static int eval_usage(const char *text, const char *arg)
+{
+	fprintf(stderr, "dsv4-eval: %s%s\nTry dsv4-eval --help.\n", text, arg);
+	return EVAL_USAGE;
+}
+
+/* ---- options ---- */
+
+static int eval_number(const char *name, const char *text, int min, int max, int *ret_n)
+{
+	char *end;
+	long v;
+
+	errno = 0;
+	v = strtol(text, &end, 10);
+	if (errno || end == text || *end || v < min || v > max) {
+		fprintf(stderr, "dsv4-eval: --%s: \"%s\" is not a whole number from %d to %d\n", name, text,
+			min, max);
+		return EVAL_USAGE;
+	}
+	*ret_n = (int)v;
+	return 0;
+}
+
+static int eval_real(const char *name, const char *text, double *ret_x)
+{
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end == text || *end || !isfinite(v) || v < 0) {
+		fprintf(stderr, "dsv4-eval: --%s: \"%s\" is not a number of 0 or more\n", name, text);
+		return EVAL_USAGE;
+	}
+	*ret_x = v;
+	return 0;
+}
+
+static int eval_append(const char *what, const char **list, int *n, const char *text)
+{
+	if (*n == EVAL_MAX_SETS)
+		return eval_usage("too many of --", what);
+	list[(*n)++] = text;
+	return 0;
+}
+
+static int eval_profile(const char *text, enum numerics_profile *ret_p)
+{
+	if (strcmp(text, "native") && strcmp(text, "exact"))
+		return eval_usage("--profile: expected native or exact, found ", text);
+	*ret_p = text[0] == 'e' ? NUMERICS_EXACT : NUMERICS_NATIVE;
+	return 0;
+}
+
+/* One option; 0, EVAL_USAGE, or -1 to end the program well. */
+static int eval_option(struct eval_args *a, enum eval_opt opt, const char *arg)
+{
+	switch (opt) {
+	case EVAL_OPT_model: a->model = arg; return 0;
+	case EVAL_OPT_in: a->in = arg; return 0;
+	case EVAL_OPT_out: a->out = arg; return 0;
+	case EVAL_OPT_profile: return eval_profile(arg, &a->profile);
+	case EVAL_OPT_set: return eval_append("set", a->set, &a->n_set, arg);
+	case EVAL_OPT_kernels: return eval_append("kernels", a->kernels, &a->n_kernels, arg);
+	case EVAL_OPT_chunk: return eval_number("chunk", arg, 1, 1 << 20, &a->chunk);
+	case EVAL_OPT_threads: return eval_number("threads", arg, 1, POOL_MAX_THREADS, &a->threads);
+	case EVAL_OPT_top_only: a->top_only = true; return 0;
+	case EVAL_OPT_diff: a->diff = true; return 0;
+	case EVAL_OPT_tolerance: return eval_real("tolerance", arg, &a->limits.worst);
+	case EVAL_OPT_median: return eval_real("median", arg, &a->limits.median);
+	case EVAL_OPT_gap: return eval_real("gap", arg, &a->limits.gap);
+	case EVAL_OPT_sets: return eval_real("sets", arg, &a->limits.sets);
+	case EVAL_OPT_margin: return eval_real("margin", arg, &a->limits.margin);
+	case EVAL_OPT_only: a->limits.only = arg; return 0;
+	case EVAL_OPT_help: eval_help(stdout); return -1;
+	case EVAL_OPT_version: puts("dsv4-eval " PACKAGE_VERSION); return -1;
+	case EVAL_OPT_none: break;
+	}
+	return EVAL_USAGE;
+}
+
+static int eval_parse(struct eval_args *a, int argc, char **argv)
+{
+	static char names[EVAL_OPT_version + 1][32];
+	struct option option[EVAL_OPT_version + 1] = { 0 };
+	int opt, rc = 0, n = 0;
+
+#define OPT(name, arg, text) \
+	eval_dashes(names[n], #name); \
+	option[n] = (struct option){ names[n], arg[0] != 0, NULL, EVAL_OPT_##name }; \
+	n++;
+	EVAL_OPTS(OPT)
+#undef OPT
+	while (rc == 0 && (opt = getopt_long(argc, argv, "", option, NULL)) != -1)
+		rc = opt == '?' ? eval_usage("wrong option", "") : eval_option(a, (enum eval_opt)opt, optarg);
+	return rc;
+}
+
+/* ---- running ---- */
+
+static int eval_fail(int status, int rc, const char *text, struct buf *why)
+{
+	fprintf(stderr, "dsv4-eval: %s%s\n", text, why->len ? buf_str(why) : rc_text(rc));
+	return rc == -ENOMEM ? EVAL_TEMPORARY : status;
+}
+
+static int eval_numerics(const struct eval_args *a, const struct model_config *c, struct numerics *n,
+	struct buf *why)
+{
+	numerics_init(n, a->profile, c->index_topk);
+	for (int i = 0; i < a->n_set; i++) {
+		const char *eq = strchr(a->set[i], '=');
+		char name[64];
+
+		if (!eq || (size_t)(eq - a->set[i]) >= sizeof name)
+			return eval_usage("--set: expected PARAMETER=VALUE, found ", a->set[i]);
+		snprintf(name, sizeof name, "%.*s", (int)(eq - a->set[i]), a->set[i]);
+		if (numerics_set(n, name, eq + 1, why) < 0)
+			return eval_fail(EVAL_USAGE, 0, "--set: ", why);
+	}
+	return 0;
+}
+
+static int eval_kernels(const struct eval_args *a, struct kset **ret_ks, struct buf *why)
+{
+	struct kset_overlay ov[EVAL_MAX_SETS];
+	int rc;
+
+	for (int i = 0; i < a->n_kernels; i++) {
+		rc = kset_overlay_parse(&ov[i], a->kernels[i], NULL, NULL, why);
+		if (rc < 0)
+			return eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc,
+				"--kernels: ", why);
+	}
+	rc = kset_build(ov, a->n_kernels, ret_ks, why);
+	return rc < 0 ? eval_fail(EVAL_UNAVAILABLE, rc, "--kernels: ", why) : 0;
+}
+
+static int eval_write(const struct eval_args *a, const struct eval_options *o, const struct tensorfile *out,
+	struct buf *why)
+{
+	const char *meta[2 * (2 + 16) + 1];
+	char text[16][32];
+	int n = 0, rc;
+
+	meta[n++] = "profile";
+	meta[n++] = a->profile == NUMERICS_EXACT ? "exact" : "native";
+	meta[n++] = "kernels";
+	meta[n++] = kset_name(o->kset);
+	for (int i = 0; i < numerics_count && i < 16; i++) {
+		meta[n++] = numerics_table[i].name;
+		meta[n++] = numerics_get(&o->numerics, &numerics_table[i], text[i]);
+	}
+	meta[n] = NULL;
+	rc = tensorfile_write(out, a->out, meta, why);
+	return rc < 0 ? eval_fail(EVAL_USAGE, rc, "", why) : 0;
+}
+
+/* The model is open; the rest of a run. */
+static int eval_with_model(const struct eval_args *a, struct model *m, const struct tensorfile *in,
+	struct buf *why)
+{
+	struct eval_options o = { .model = m, .chunk = a->chunk, .top_only = a->top_only };
+	struct tensorfile out = { 0 };
+	struct kset *ks = NULL;
+	int rc, status = eval_numerics(a, m->config, &o.numerics, why);
+
+	if (status == 0)
+		status = eval_kernels(a, &ks, why);
+	if (status)
+		return status;
+	o.kset = ks;
+	rc = pool_new(a->threads, &o.pool);
+	if (rc < 0) {
+		status = eval_fail(EVAL_TEMPORARY, rc, "threads: ", why);
+	} else {
+		rc = eval_run(&o, in, &out, why);
+		if (rc < 0)
+			status = eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc, "", why);
+		else
+			status = eval_write(a, &o, &out, why);
+		pool_free(&o.pool);
+	}
+	tensorfile_fini(&out);
+	kset_unpin(&ks);
+	return status;
+}
+
+static int eval_main_run(const struct eval_args *a, struct buf *why)
+{
+	struct tensorfile in = { 0 };
+	struct model *m = NULL;
+	int status, rc = tensorfile_read(a->in, &in, why);
+
+	if (rc < 0)
+		return eval_fail(EVAL_USAGE, rc, "", why);
+	rc = model_open(a->model, &m, why);
+	status = rc < 0 ? eval_fail(EVAL_UNAVAILABLE, rc, "", why) : eval_with_model(a, m, &in, why);
+	model_free(&m);
+	tensorfile_fini(&in);
+	return status;
+}
+
+static int eval_main_diff(const struct eval_args *a, const char *file_a, const char *file_b, struct buf *why)
+{
+	struct tensorfile ta = { 0 }, tb = { 0 };
+	struct buf table = { 0 };
+	int beyond = 0, status = 0, rc = tensorfile_read(file_a, &ta, why);
+
+	if (rc == 0)
+		rc = tensorfile_read(file_b, &tb, why);
+	if (rc < 0) {
+		status = eval_fail(EVAL_USAGE, rc, "", why);
+	} else {
+		beyond = eval_diff(&ta, &tb, &a->limits, &table);
+		fputs(buf_str(&table), stdout);
+		if (beyond < 0)
+			status = eval_usage("the two files have no result in common", "");
+		else if (beyond > 0)
+			status = EVAL_BEYOND;
+		if (beyond >= 0)
+			printf("%d tensor%s beyond the tolerance\n", beyond, beyond == 1 ? "" : "s");
+	}
+	buf_fini(&table);
+	tensorfile_fini(&ta);
+	tensorfile_fini(&tb);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct eval_args a = { .chunk = EVAL_CHUNK, .limits = { -1, -1, 1e-3, 1, 1e-4, NULL } };
+	struct buf why = { 0 };
+	int status = eval_parse(&a, argc, argv);
+
+	if (status)
+		return status < 0 ? EVAL_OK : status;
+	if (a.diff && argc - optind != 2)
+		status = eval_usage("--diff takes two files", "");
+	else if (!a.diff && optind < argc)
+		status = eval_usage("what is meant by ", argv[optind]);
+	else if (!a.diff && (!a.model || !a.in || !a.out))
+		status = eval_usage("--model, --in and --out are needed", "");
+	else
+		status = a.diff ? eval_main_diff(&a, argv[optind], argv[optind + 1], &why)
+				: eval_main_run(&a, &why);
+	buf_fini(&why);
+	return status;
+}

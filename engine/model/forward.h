@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ * forward.h - one step of the model: a batch of sequences through all layers, by the ops of a kernel set.
+ * Threads: one at a time per struct forward (the engine thread). Locks: none (the pool's, inside ops). */
+#ifndef ENGINE_FORWARD_H
+#define ENGINE_FORWARD_H
+
+#include "engine/base/buf.h"
+#include "engine/model/kset.h"
+#include "engine/model/numerics.h"
+#include "engine/model/pool.h"
+#include "engine/model/sequence.h"
+
+struct model;
+struct forward;
+
+/* One sequence's part of a step: its next n tokens. */
+struct forward_item {
+	struct sequence *seq;
+	const int32_t *tokens;
+	int n;             /* >= 1 */
+	int n_logits;      /* logits wanted for the last so many tokens, 0 to n */
+};
+
+/* Looks at intermediate results; any member may be NULL. tok0 counts tokens of the batch, flattened. */
+struct forward_tap {
+	void *arg;
+	/* streams [n_tok][hc][dim] after a layer; layer n_layers is the MTP block */
+	void (*streams)(void *arg, int layer, int n_tok, const float *streams);
+	/* ids [n_tok][k] ascending, weight [n_tok][k] */
+	void (*experts)(void *arg, int layer, int n_tok, int k, const int32_t *ids, const float *weight);
+	/* The indexer's choice for tokens [tok0, tok0 + n_tok): rows [n_tok][ldr], count and n_vis [n_tok],
+	 * and the scores [n_tok][lds], NULL when no token had more rows than top-k. */
+	void (*rows)(void *arg, int layer, int tok0, int n_tok, const struct dsv4_index_topk *choice);
+};
+
+struct forward_batch {
+	const struct kset *kset;
+	const struct numerics *numerics;
+	enum dsv4_phase phase;             /* which slots of the set run */
+	const struct forward_item *item;
+	int n_item;
+	const struct forward_tap *tap;     /* NULL: none */
+	float *logits;                     /* [sum of n_logits][vocab_size], in item order; NULL if none */
+};
+
+/* Both must outlive it. */
+struct forward *forward_new(const struct model *m, struct pool *p);
+void forward_free(struct forward **f);
+
+/* Runs the batch and advances every sequence by its n tokens. A sequence may stand in a batch once.
+ * The bits of a token's logits depend on its sequence's tokens, the kernel set and the numerics only.
+ * RC_INVALID (a token id out of range), RC_CONTEXT (beyond the model's positions), -ENOMEM, RC_KERNEL (an op
+ * failed; why names op, provider, layer). On any error every sequence of the batch is as it was before the
+ * call and may be run again. */
+int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why);
+
+/* Bytes of the work buffers, which grow with the largest batch so far. */
+size_t forward_bytes(const struct forward *f);
+
+#endif

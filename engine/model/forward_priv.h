@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ * forward_priv.h - the inside of struct forward, shared by forward*.c and mtp.c only.
+ * Threads: as forward.h. Locks: none. */
+#ifndef ENGINE_FORWARD_PRIV_H
+#define ENGINE_FORWARD_PRIV_H
+
+#include "engine/model/forward.h"
+#include "engine/model/model.h"
+
+/* Work buffers of a step: BUF(name, type, elements per token). d is the model's config. */
+#define FORWARD_BUFS(BUF) \
+	BUF(streams, float, d->hc_mult * d->hidden_size) \
+	BUF(x, float, d->hidden_size)                      /* a block's input */ \
+	BUF(y, float, d->hidden_size)                      /* and output */ \
+	BUF(draft, float, d->hidden_size)                  /* MTP: one stream, projected */ \
+	BUF(post, float, d->hc_mult) \
+	BUF(comb, float, d->hc_mult * d->hc_mult) \
+	BUF(qr, float, d->q_lora_rank) \
+	BUF(q, float, d->n_heads * d->head_dim) \
+	BUF(o, float, d->n_heads * d->head_dim) \
+	BUF(oa, float, d->o_groups * d->o_lora_rank) \
+	BUF(kv, float, d->head_dim) \
+	BUF(proj, float, 2 * (d->head_dim > d->index_dim ? d->head_dim : d->index_dim)) \
+	BUF(pooled, float, d->head_dim > d->index_dim ? d->head_dim : d->index_dim) \
+	BUF(iq, float, d->index_heads * d->index_dim) \
+	BUF(iw, float, d->index_heads) \
+	BUF(cs_window, float, d->rope_dim) \
+	BUF(cs_compress, float, d->rope_dim) \
+	BUF(cs_pooled, float, d->rope_dim) \
+	BUF(token, int32_t, 1) \
+	BUF(n_vis, int32_t, 1) \
+	BUF(count, int32_t, 1) \
+	BUF(expert, int32_t, d->experts_per_tok) \
+	BUF(gate, float, d->experts_per_tok)
+
+/* Those that are sized otherwise. */
+#define FORWARD_OTHER_BUFS(BUF) \
+	BUF(rows, int32_t)                                 /* [n_tok][min(top-k, most visible)] */ \
+	BUF(score, float)                                  /* [slice][most visible] */ \
+	BUF(last, float)                                   /* [wanted][hc][hidden], for the head */ \
+	BUF(part, struct forward_part) \
+	BUF(seq, struct dsv4_seq) \
+	BUF(cut, struct dsv4_seq)
+
+enum forward_buf_id {
+#define BUF(name, ...) FORWARD_B_##name,
+	FORWARD_BUFS(BUF)
+	FORWARD_OTHER_BUFS(BUF)
+#undef BUF
+	FORWARD_N_BUF
+};
+
+/* One sequence's part of the step. */
+struct forward_part {
+	struct sequence *seq;
+	int tok0, n, n_logits;
+	int64_t pos0;
+};
+
+struct forward {
+	const struct model *m;
+	struct pool *pool;
+	size_t cap[FORWARD_N_BUF];     /* bytes */
+	int64_t max_scores;            /* index scores held at once; longer batches are scored in slices */
+#define BUF(name, type, ...) type *name;
+	FORWARD_BUFS(BUF)
+	FORWARD_OTHER_BUFS(BUF)
+#undef BUF
+	/* The step that runs. */
+	const struct kset *kset;
+	const struct numerics *num;
+	enum dsv4_phase phase;
+	const struct forward_tap *tap;
+	struct buf *why;
+	int layer;                     /* the one that runs; n_layers is MTP, -1 the head */
+	int n_part, n_tok, n_want;     /* n_want: tokens that want logits */
+};
+
+/* forward_ops.c: one caller per op. Sets the size field, runs the slot of the step's set and phase, and turns
+ * a failure into RC_KERNEL with `why` naming op, provider and layer (-ENOMEM stays). */
+#define OP(op, family, args, text) int forward_##op(struct forward *f, enum dsv4_wfmt wf, struct args *a);
+#include "plugins/ops.def"
+#undef OP
+/* Plain y = x W^T over the step's tokens; act: what the weight's format and numerics ask for. */
+int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum dsv4_act act, const float *x,
+	float *y);
+/* Row-wise norm of n_row rows, in place. */
+int forward_norm(struct forward *f, float *x, int64_t n_row, int dim, const float *weight);
+
+/* forward_attn.c, forward_moe.c: from f->x to f->y. */
+int forward_attention(struct forward *f, const struct weights_layer *w);
+int forward_experts(struct forward *f, const struct weights_layer *w);
+
+/* forward.c: makes a buffer at least n * size bytes; -ENOMEM. Contents are lost when it grows. */
+int forward_grow(struct forward *f, enum forward_buf_id id, size_t n, size_t size);
+/* Buffers for the parts that are set up in f->part, n_tok and n_want. */
+int forward_prepare(struct forward *f);
+void forward_embed(struct forward *f, int32_t token, float *row);
+/* All of a layer, on f->streams. */
+int forward_block(struct forward *f, const struct weights_layer *w);
+/* hc_head, norm and the shared head for the last tokens of each part. */
+int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const float *norm, float *logits);
+/* RC_INVALID when an id is not in the vocabulary. */
+int forward_check_tokens(const struct forward *f, const int32_t *token, int n, struct buf *why);
+
+#endif

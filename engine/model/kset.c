@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT
+ * kset.c - immutable kernel sets: ref overlaid by plugin ops, resolved once to a flat table.
+ * Threads: control builds, engine pins, anyone reads. Lock: none (atomic count). */
+#include "engine/model/kset.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "plugins/ref/ref.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kset {
+	atomic_int pins;
+	uint64_t generation;
+	struct buf name;
+	struct kset_slot slot[DSV4_N_OP][DSV4_N_PHASE][DSV4_N_WFMT];
+};
+
+/* ---- names ---- */
+
+static const char *const kset_families[DSV4_N_FAMILY] = {
+	[DSV4_GEMM] = "gemm",
+	[DSV4_NORM] = "norm",
+	[DSV4_MHC] = "mhc",
+	[DSV4_COMPRESS] = "compress",
+	[DSV4_INDEXER] = "indexer",
+	[DSV4_ATTENTION] = "attention",
+	[DSV4_MOE] = "moe",
+};
+static const char *const kset_phases[DSV4_N_PHASE] = { [DSV4_PREFILL] = "prefill", [DSV4_DECODE] = "decode" };
+static const char *const kset_wfmts[DSV4_N_WFMT] = {
+	[DSV4_W_F32] = "f32",
+	[DSV4_W_BF16] = "bf16",
+	[DSV4_W_FP8] = "fp8",
+	[DSV4_W_FP4] = "fp4",
+	[DSV4_W_NVFP4] = "nvfp4",
+};
+static const struct {
+	const char *name;
+	enum dsv4_family family;
+} kset_ops[DSV4_N_OP] = {
+#define OP(op, family, args, text) { #op, DSV4_##family },
+#include "plugins/ops.def"
+#undef OP
+};
+
+const char *kset_family_name(enum dsv4_family f)
+{
+	must(f < DSV4_N_FAMILY);
+	return kset_families[f];
+}
+
+static int kset_find(const char *const *names, int n, const char *name, size_t len)
+{
+	for (int i = 0; i < n; i++)
+		if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0)
+			return i;
+	return -1;
+}
+
+int kset_family_find(const char *name)
+{
+	return kset_find(kset_families, DSV4_N_FAMILY, name, strlen(name));
+}
+
+const char *kset_op_name(enum dsv4_op op)
+{
+	must(op < DSV4_N_OP);
+	return kset_ops[op].name;
+}
+
+enum dsv4_family kset_op_family(enum dsv4_op op)
+{
+	must(op < DSV4_N_OP);
+	return kset_ops[op].family;
+}
+
+const char *kset_phase_name(enum dsv4_phase ph)
+{
+	must(ph < DSV4_N_PHASE);
+	return kset_phases[ph];
+}
+
+const char *kset_wfmt_name(enum dsv4_wfmt wf)
+{
+	must(wf < DSV4_N_WFMT);
+	return kset_wfmts[wf];
+}
+
+/* ---- overlays ---- */
+
+static void kset_join(struct buf *out, const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		buf_printf(out, "%s%s", i ? ", " : "", names[i]);
+}
+
+static int kset_unknown(const char *what, const char *spec, const char *const *names, int n, struct buf *why)
+{
+	struct buf list = { 0 };
+	int rc;
+
+	kset_join(&list, names, n);
+	rc = buf_why(why, RC_INVALID, "\"%.96s\": unknown %s; there are: %s", spec, what, buf_str(&list));
+	buf_fini(&list);
+	return rc;
+}
+
+int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
+	struct buf *why)
+{
+	const char *eq = strchr(spec, '='), *dot = eq ? memchr(spec, '.', (size_t)(eq - spec)) : NULL;
+	const char *end = dot ? dot : eq;
+	int family, phase = -1;
+
+	if (!eq || end == spec || !eq[1])
+		return buf_why(why, RC_INVALID, "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN", spec);
+	family = kset_find(kset_families, DSV4_N_FAMILY, spec, (size_t)(end - spec));
+	if (family < 0)
+		return kset_unknown("family", spec, kset_families, DSV4_N_FAMILY, why);
+	if (dot)
+		phase = kset_find(kset_phases, DSV4_N_PHASE, dot + 1, (size_t)(eq - dot - 1));
+	if (dot && phase < 0)
+		return kset_unknown("phase", spec, kset_phases, DSV4_N_PHASE, why);
+	ov->family = (enum dsv4_family)family;
+	ov->phase = phase;
+	ov->plugin = strcmp(eq + 1, ref_plugin.name) == 0 ? &ref_plugin : find ? find(arg, eq + 1) : NULL;
+	if (!ov->plugin)
+		return buf_why(why, RC_NOT_FOUND, "\"%.96s\": no plugin \"%.64s\" is loaded", spec, eq + 1);
+	return 0;
+}
+
+/* ---- building ---- */
+
+static bool kset_entry_ok(const struct dsv4_op_entry *e)
+{
+	return e->size >= sizeof *e && e->op < DSV4_N_OP && e->fn && e->tag && e->phases && e->wfmts;
+}
+
+/* Fills what the entry offers of the wanted phases; returns the number of slots. */
+static int kset_put(struct kset *ks, const struct dsv4_plugin *p, const struct dsv4_op_entry *e, int phase)
+{
+	int n = 0;
+
+	for (int ph = 0; ph < DSV4_N_PHASE; ph++) {
+		if (!(e->phases >> ph & 1) || (phase >= 0 && phase != ph))
+			continue;
+		for (int wf = 0; wf < DSV4_N_WFMT; wf++) {
+			if (!(e->wfmts >> wf & 1))
+				continue;
+			ks->slot[e->op][ph][wf] = (struct kset_slot){ e->fn, p, e };
+			n++;
+		}
+	}
+	return n;
+}
+
+static int kset_overlay(struct kset *ks, const struct kset_overlay *ov, struct buf *why)
+{
+	const struct dsv4_plugin *p = ov->plugin;
+	int n = 0;
+
+	for (uint32_t i = 0; i < p->n_op; i++) {
+		if (!kset_entry_ok(&p->op[i]))
+			return buf_why(why, RC_PLUGIN, "plugin %s: op entry %u is malformed", p->name, i);
+		if (kset_ops[p->op[i].op].family == ov->family)
+			n += kset_put(ks, p, &p->op[i], ov->phase);
+	}
+	if (n == 0)
+		return buf_why(why, RC_KERNEL, "plugin %s offers nothing for %s%s%s", p->name,
+			kset_families[ov->family], ov->phase < 0 ? "" : ".",
+			ov->phase < 0 ? "" : kset_phases[ov->phase]);
+	return 0;
+}
+
+static void kset_base(struct kset *ks)
+{
+	for (uint32_t i = 0; i < ref_plugin.n_op; i++) {
+		must(kset_entry_ok(&ref_plugin.op[i]));
+		kset_put(ks, &ref_plugin, &ref_plugin.op[i], -1);
+	}
+	for (int op = 0; op < DSV4_N_OP; op++)
+		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+			for (int wf = 0; wf < DSV4_N_WFMT; wf++)
+				must(ks->slot[op][ph][wf].fn != NULL);
+}
+
+/* Bit per phase in which the plugin provides a slot of the family. */
+static unsigned kset_provides(const struct kset *ks, const struct dsv4_plugin *p, enum dsv4_family f)
+{
+	unsigned phases = 0;
+
+	for (int op = 0; op < DSV4_N_OP; op++)
+		for (int ph = 0; ph < DSV4_N_PHASE && kset_ops[op].family == f; ph++)
+			for (int wf = 0; wf < DSV4_N_WFMT; wf++)
+				if (ks->slot[op][ph][wf].provider == p)
+					phases |= 1u << ph;
+	return phases;
+}
+
+static void kset_name_part(struct buf *name, const struct dsv4_plugin *p, enum dsv4_family f, unsigned phases)
+{
+	if (!phases)
+		return;
+	buf_printf(name, "%s%s", name->len ? "," : "", kset_families[f]);
+	for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+		if (phases == 1u << ph)
+			buf_printf(name, ".%s", kset_phases[ph]);
+	buf_printf(name, "=%s", p->name);
+}
+
+/* The name says what runs, not how it was asked for: an overlay hidden by a later one is not in it. */
+static void kset_make_name(struct kset *ks, const struct kset_overlay *ov, int n_ov)
+{
+	for (int f = 0; f < DSV4_N_FAMILY; f++)
+		for (int i = 0; i < n_ov; i++) {
+			bool seen = ov[i].plugin == &ref_plugin;
+
+			for (int j = 0; j < i; j++)
+				seen |= ov[j].plugin == ov[i].plugin;
+			if (!seen)
+				kset_name_part(&ks->name, ov[i].plugin, (enum dsv4_family)f,
+					kset_provides(ks, ov[i].plugin, (enum dsv4_family)f));
+		}
+	if (!ks->name.len)
+		buf_adds(&ks->name, ref_plugin.name);
+}
+
+int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, struct buf *why)
+{
+	static atomic_uint_fast64_t generations;
+	struct kset *ks;
+	int rc = 0;
+
+	if (n_ov > KSET_MAX_OVERLAYS)
+		return buf_why(why, RC_TOO_LARGE, "%d overlays; at most %d", n_ov, KSET_MAX_OVERLAYS);
+	ks = mem_new(sizeof *ks);
+	ks->pins = 1;
+	kset_base(ks);
+	for (int i = 0; i < n_ov && rc == 0; i++)
+		rc = kset_overlay(ks, &ov[i], why);
+	if (rc < 0) {
+		kset_unpin(&ks);
+		return rc;
+	}
+	kset_make_name(ks, ov, n_ov);
+	ks->generation = atomic_fetch_add(&generations, 1) + 1;
+	*ret_ks = ks;
+	return 0;
+}
+
+/* ---- use ---- */
+
+struct kset *kset_pin(struct kset *ks)
+{
+	must(atomic_fetch_add(&ks->pins, 1) > 0);
+	return ks;
+}
+
+void kset_unpin(struct kset **pks)
+{
+	struct kset *ks = *pks;
+
+	*pks = NULL;
+	if (!ks || atomic_fetch_sub(&ks->pins, 1) > 1)
+		return;
+	buf_fini(&ks->name);
+	free(ks);
+}
+
+const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph,
+	enum dsv4_wfmt wf)
+{
+	must(op < DSV4_N_OP && ph < DSV4_N_PHASE && wf < DSV4_N_WFMT);
+	return &ks->slot[op][ph][wf];
+}
+
+const char *kset_name(const struct kset *ks)
+{
+	return buf_str(&ks->name);
+}
+
+uint64_t kset_generation(const struct kset *ks)
+{
+	return ks->generation;
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ * sequence.c - what the model remembers of one token sequence, in the parts that a cache can share.
+ * Threads: the engine thread, except sequence_bytes. Locks: none. */
+#include "engine/model/sequence.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows of consecutive positions. Appending slides forward; when the end is reached the rows still needed move
+ * to the front. A long prefill chunk makes it grow, the first short step after it shrink. */
+struct sequence_rows_tail {
+	float *data;
+	int64_t pos0;          /* position of data[0] */
+	int64_t cap;           /* rows */
+};
+
+/* Rows of 128 tokens, all layers; shared and never written again once full. */
+struct sequence_block {
+	atomic_int refs;
+	float *data;
+};
+
+struct sequence {
+	const struct sequence_layout *layout;
+	int64_t pos, mtp_pos;
+	_Atomic size_t bytes;
+	struct sequence_block **block;
+	int64_t n_block, cap_block;
+	const float **page;    /* [2 * n_layer][cap_block]: what struct dsv4_rows points to */
+	struct sequence_rows_tail *tail; /* [n_layer + 1][SEQUENCE_N_TAIL] */
+};
+
+/* ---- layout ---- */
+
+static int64_t sequence_page_rows(const struct sequence_layer *y)
+{
+	return SEQUENCE_BLOCK / y->ratio;
+}
+
+static void sequence_layer_init(struct sequence_layout *l, struct sequence_layer *y,
+	const struct model_config *c)
+{
+	int factor = y->overlap ? 2 : 1;
+
+	y->width[SEQUENCE_WINDOW] = c->head_dim;
+	if (!y->ratio)
+		return;
+	must(SEQUENCE_BLOCK % y->ratio == 0);
+	y->width[SEQUENCE_KV] = y->width[SEQUENCE_SCORE] = factor * c->head_dim;
+	y->dim[SEQUENCE_ROWS_KV] = c->head_dim;
+	if (y->overlap) {
+		y->width[SEQUENCE_INDEX_KV] = y->width[SEQUENCE_INDEX_SCORE] = factor * c->index_dim;
+		y->dim[SEQUENCE_ROWS_KEY] = c->index_dim;
+	}
+	for (int k = 0; k < SEQUENCE_N_ROWS; k++) {
+		y->offset[k] = l->block_floats;
+		l->block_floats += sequence_page_rows(y) * y->dim[k];
+	}
+}
+
+void sequence_layout_init(struct sequence_layout *l, const struct model_config *c)
+{
+	must(c->n_layers <= MODEL_MAX_LAYERS);
+	memset(l, 0, sizeof *l);
+	l->n_layer = c->n_layers;
+	l->window = c->window;
+	for (int i = 0; i <= c->n_layers; i++) {
+		struct sequence_layer *y = &l->layer[i];
+
+		y->ratio = i < c->n_layers ? c->compress_ratio[i] : 0;
+		y->overlap = y->ratio == 4;
+		sequence_layer_init(l, y, c);
+	}
+}
+
+/* The first position of a tail that tokens from pos on still need. Negative with overlap at the start: the
+ * group before the first does not exist, but its place does. */
+static int64_t sequence_keep_from(const struct sequence_layout *l, const struct sequence_layer *y, int t,
+	int64_t pos)
+{
+	if (t == SEQUENCE_WINDOW)
+		return pos < l->window - 1 ? 0 : pos - (l->window - 1);
+	return (pos / y->ratio - y->overlap) * y->ratio;
+}
+
+/* Rows a tail holds between steps: what is kept at most, and as much again to slide in. */
+static int64_t sequence_tail_base(const struct sequence_layout *l, const struct sequence_layer *y, int t)
+{
+	return 2 * (t == SEQUENCE_WINDOW ? l->window : y->ratio * (1 + y->overlap));
+}
+
+static size_t sequence_block_bytes(const struct sequence_layout *l)
+{
+	return sizeof(struct sequence_block) + (size_t)l->block_floats * sizeof(float) +
+	       sizeof(struct sequence_block *) + 2 * (size_t)l->n_layer * sizeof(float *);
+}
+
+size_t sequence_layout_bytes(const struct sequence_layout *l, int64_t n_tok)
+{
+	size_t n = sizeof(struct sequence);
+
+	for (int i = 0; i <= l->n_layer; i++)
+		for (int t = 0; t < SEQUENCE_N_TAIL; t++)
+			if (l->layer[i].width[t])
+				n += sizeof(float) * (size_t)l->layer[i].width[t] *
+				     (size_t)sequence_tail_base(l, &l->layer[i], t);
+	return n + (size_t)((n_tok + SEQUENCE_BLOCK - 1) / SEQUENCE_BLOCK) * sequence_block_bytes(l);
+}
+
+/* ---- life ---- */
+
+static struct sequence_rows_tail *sequence_tail_of(const struct sequence *s, int layer, int t)
+{
+	return &s->tail[layer * SEQUENCE_N_TAIL + t];
+}
+
+static void sequence_block_unref(struct sequence_block **pb)
+{
+	struct sequence_block *b = *pb;
+
+	*pb = NULL;
+	if (!b || atomic_fetch_sub(&b->refs, 1) > 1)
+		return;
+	free(b->data);
+	free(b);
+}
+
+int sequence_new(const struct sequence_layout *l, struct sequence **ret_s)
+{
+	struct sequence *s = mem_new(sizeof *s);
+	size_t n_tail = (size_t)(l->n_layer + 1) * SEQUENCE_N_TAIL;
+
+	s->layout = l;
+	s->tail = mem_new(n_tail * sizeof *s->tail);
+	s->bytes = sizeof *s + n_tail * sizeof *s->tail;
+	*ret_s = s;
+	return 0;
+}
+
+void sequence_free(struct sequence **ps)
+{
+	struct sequence *s = *ps;
+
+	*ps = NULL;
+	if (!s)
+		return;
+	for (int64_t i = 0; i < s->n_block; i++)
+		sequence_block_unref(&s->block[i]);
+	for (int i = 0; i < (s->layout->n_layer + 1) * SEQUENCE_N_TAIL; i++)
+		free(s->tail[i].data);
+	free(s->tail);
+	free(s->block);
+	free(s->page);
+	free(s);
+}
+
+int64_t sequence_pos(const struct sequence *s)
+{
+	return s->pos;
+}
+
+size_t sequence_bytes(const struct sequence *s)
+{
+	return s->bytes;
+}
+
+/* ---- tails ---- */
+
+static int sequence_tail_resize(struct sequence *s, struct sequence_rows_tail *t, int width, int64_t from,
+	int64_t pos, int64_t cap)
+{
+	size_t row = (size_t)width * sizeof(float);
+	float *data = mem_try((size_t)cap, row);
+
+	if (!data)
+		return -ENOMEM;
+	if (t->data && pos > from)
+		memcpy(data, t->data + (from - t->pos0) * width, (size_t)(pos - from) * row);
+	s->bytes += (size_t)cap * row;
+	s->bytes -= (size_t)t->cap * row;
+	free(t->data);
+	*t = (struct sequence_rows_tail){ data, from, cap };
+	return 0;
+}
+
+/* Room for positions [pos, pos + n) after the rows kept. */
+static int sequence_tail_reserve(struct sequence *s, int layer, int kind, int64_t pos, int n)
+{
+	const struct sequence_layer *y = &s->layout->layer[layer];
+	struct sequence_rows_tail *t = sequence_tail_of(s, layer, kind);
+	int64_t from, need, base;
+	int width = y->width[kind];
+
+	if (!width)
+		return 0;
+	from = sequence_keep_from(s->layout, y, kind, pos);
+	need = pos + n - from;
+	base = sequence_tail_base(s->layout, y, kind);
+	if (need > t->cap || (t->cap > base && t->cap / 4 > need))
+		return sequence_tail_resize(s, t, width, from, pos, need > base ? need : base);
+	if (pos + n - t->pos0 > t->cap) {
+		memmove(t->data, t->data + (from - t->pos0) * width,
+			(size_t)((pos - from) * width) * sizeof(float));
+		t->pos0 = from;
+	}
+	return 0;
+}
+
+float *sequence_tail(struct sequence *s, int layer, enum sequence_tail kind, int64_t pos)
+{
+	struct sequence_rows_tail *t = sequence_tail_of(s, layer, kind);
+
+	must(pos >= t->pos0 && pos - t->pos0 < t->cap);
+	return t->data + (pos - t->pos0) * s->layout->layer[layer].width[kind];
+}
+
+/* ---- blocks ---- */
+
+static const float **sequence_pages(const struct sequence *s, int layer, int kind)
+{
+	return s->page + (layer * SEQUENCE_N_ROWS + kind) * s->cap_block;
+}
+
+/* Grows the arrays of pointers; both or neither. */
+static int sequence_grow_pages(struct sequence *s, int64_t cap)
+{
+	int n_set = s->layout->n_layer * SEQUENCE_N_ROWS;
+	size_t entry = sizeof *s->block + (size_t)n_set * sizeof *s->page;
+	struct sequence_block **block = mem_try((size_t)cap, sizeof *block);
+	const float **page = mem_try((size_t)cap * (size_t)n_set, sizeof *page);
+
+	if (!block || !page) {
+		free(block);
+		free(page);
+		return -ENOMEM;
+	}
+	for (int64_t i = 0; i < s->n_block; i++)
+		block[i] = s->block[i];
+	for (int i = 0; i < n_set && s->n_block; i++)
+		memcpy(page + i * cap, s->page + i * s->cap_block, (size_t)s->n_block * sizeof *page);
+	free(s->block);
+	free(s->page);
+	s->bytes += (size_t)(cap - s->cap_block) * entry;
+	s->block = block;
+	s->page = page;
+	s->cap_block = cap;
+	return 0;
+}
+
+static int sequence_add_block(struct sequence *s)
+{
+	const struct sequence_layout *l = s->layout;
+	struct sequence_block *b;
+	float *data;
+
+	if (s->n_block == s->cap_block && sequence_grow_pages(s, s->cap_block ? 2 * s->cap_block : 8) < 0)
+		return -ENOMEM;
+	data = mem_try((size_t)l->block_floats, sizeof *data);
+	if (!data)
+		return -ENOMEM;
+	b = mem_new(sizeof *b);
+	b->refs = 1;
+	b->data = data;
+	for (int i = 0; i < l->n_layer; i++)
+		for (int k = 0; k < SEQUENCE_N_ROWS; k++)
+			sequence_pages(s, i, k)[s->n_block] = data + l->layer[i].offset[k];
+	s->block[s->n_block++] = b;
+	s->bytes += sizeof *b + (size_t)l->block_floats * sizeof *data;
+	return 0;
+}
+
+float *sequence_row(struct sequence *s, int layer, enum sequence_rows kind, int64_t row)
+{
+	const struct sequence_layer *y = &s->layout->layer[layer];
+	int64_t rows = sequence_page_rows(y), block = row / rows;
+
+	must(row >= s->pos / y->ratio && block < s->n_block);
+	return s->block[block]->data + y->offset[kind] + row % rows * y->dim[kind];
+}
+
+struct dsv4_rows sequence_rows(const struct sequence *s, int layer, enum sequence_rows kind, int64_t n)
+{
+	const struct sequence_layer *y = &s->layout->layer[layer];
+	struct dsv4_rows r = { .size = sizeof r, .page_rows = 1 };
+
+	if (!y->ratio || !y->dim[kind])
+		return r;
+	r.dim = (uint32_t)y->dim[kind];
+	r.n = n;
+	r.page_rows = sequence_page_rows(y);
+	r.page = sequence_pages(s, layer, kind);
+	return r;
+}
+
+/* ---- steps ---- */
+
+int sequence_reserve(struct sequence *s, int n)
+{
+	int64_t blocks = (s->pos + n + SEQUENCE_BLOCK - 1) / SEQUENCE_BLOCK;
+
+	must(n > 0);
+	while (s->n_block < blocks)
+		if (sequence_add_block(s) < 0)
+			return -ENOMEM;
+	for (int i = 0; i < s->layout->n_layer; i++)
+		for (int t = 0; t < SEQUENCE_N_TAIL; t++)
+			if (sequence_tail_reserve(s, i, t, s->pos, n) < 0)
+				return -ENOMEM;
+	return 0;
+}
+
+void sequence_commit(struct sequence *s, int n)
+{
+	must(s->n_block * SEQUENCE_BLOCK >= s->pos + n);
+	s->pos += n;
+}
+
+int64_t sequence_mtp_pos(const struct sequence *s)
+{
+	return s->mtp_pos;
+}
+
+int sequence_mtp_reserve(struct sequence *s, int n)
+{
+	return sequence_tail_reserve(s, s->layout->n_layer, SEQUENCE_WINDOW, s->mtp_pos, n);
+}
+
+void sequence_mtp_commit(struct sequence *s, int n)
+{
+	s->mtp_pos += n;
+}

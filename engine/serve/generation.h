@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ * generation.h - one request to generate: what to do, and the stream of what came out.
+ * Threads: the engine thread produces, one consumer reads. Lock: generation (own, short). */
+#ifndef ENGINE_GENERATION_H
+#define ENGINE_GENERATION_H
+
+#include "engine/serve/gen.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct generation;
+
+struct generation_spec {
+	/* Either messages (and tools), or raw token ids, or raw text. */
+	json_t *messages, *tools;     /* borrowed */
+	const int32_t *tokens; int n_tokens;
+	const char *text;             /* raw text, added tokens not recognised */
+	bool thinking;
+	enum gen_effort effort;
+	int max_tokens;               /* <= 0: what fits the context */
+	struct gen_sampling sampling;
+	bool parse;                   /* split reasoning, content, tool calls; false: all is content */
+	const char *id;               /* request id; NULL: made up */
+	const char *label;            /* where from: "http", "probe:recall", ... */
+	/* Called on the engine thread, without locks, after events were queued. Must not block. */
+	void (*notify)(void *arg); void *arg;
+};
+
+enum gen_event_kind {
+	GEN_EV_REASONING,  /* text: bytes of whole UTF-8 characters */
+	GEN_EV_CONTENT,
+	GEN_EV_TOOL_BEGIN, /* text: function name; call: index from 0; tool_id set */
+	GEN_EV_TOOL_ARGS,  /* text: next piece of the arguments' JSON */
+	GEN_EV_TOOL_END,
+	GEN_EV_LOGPROB,    /* lp: one generated token; comes before the text events it leads to */
+	GEN_EV_FINISH      /* last event, exactly one: finish, rc, text = detail (see below) */
+};
+
+struct gen_event {
+	enum gen_event_kind kind;
+	int call;
+	char *text; size_t len;       /* owned by the event, NUL-terminated */
+	char *tool_id;
+	struct gen_token_logprob lp;  /* LOGPROB */
+	bool lp_reasoning;            /* that token belongs to the reasoning */
+	int n_top;
+	struct gen_token_logprob *top;
+	enum gen_finish finish;       /* FINISH: `rc` for GEN_ERROR; text is a detail: the error, or "eos", */
+	int rc;                       /* "stop_string", "max_tokens", "context", "incomplete_tool_call", ... */
+};
+
+/* Moves the next event into *ret_ev; false when none is queued. */
+bool generation_next(struct generation *g, struct gen_event *ret_ev);
+/* As generation_next, but waits up to timeout_ms (< 0: for ever). 0, -ETIMEDOUT. */
+int generation_wait(struct generation *g, struct gen_event *ret_ev, long timeout_ms);
+void gen_event_fini(struct gen_event *ev);
+
+const char *generation_id(const struct generation *g);
+void generation_usage(struct generation *g, struct gen_usage *ret_u);
+/* Asks the engine to stop; idempotent, returns at once. After it no notify call begins that had not begun. */
+void generation_cancel(struct generation *g);
+/* The consumer's last act; cancels if still running. After it returns notify is never called again. */
+void generation_unref(struct generation **g);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * record.h - what is kept of every request in the ring: prompt, tokens, set, numbers, times.
+ * Threads: engine writes, anyone reads a copy. Lock: record (own, short). */
+#ifndef ENGINE_RECORD_H
+#define ENGINE_RECORD_H
+
+#include "engine/base/buf.h"
+#include "engine/serve/gen.h"
+#include "engine/model/numerics.h"
+
+struct record;
+
+/* A consistent copy of the small fields. Times are seconds of CLOCK_REALTIME, 0 when not reached. */
+struct record_view {
+	char id[64], label[32], kset[64];
+	enum gen_finish finish; int rc;
+	char detail[160];                  /* as told to the client, then the parser's remarks in brackets */
+	bool thinking;
+	struct gen_usage usage;
+	struct numerics numerics;
+	struct gen_sampling sampling;      /* pointers inside are NULL */
+	int max_tokens;
+	uint64_t kset_generation, epoch;
+	int reused_tokens; char miss_reason[64]; int64_t first_diff_byte; /* -1: none */
+	double t_submit, t_admit, t_first, t_last, t_end;
+};
+void record_view(struct record *r, struct record_view *ret_v);
+/* The rendered prompt. */
+void record_prompt(struct record *r, struct buf *out);
+/* Malloc'd array, caller frees; the first *ret_n_prompt ids are the prompt. Returns the count. */
+int record_tokens(struct record *r, int32_t **ret_ids, int *ret_n_prompt);
+/* As JSON; empty when there were none. */
+void record_messages(struct record *r, struct buf *out);
+/* What was generated so far, with its control tokens: whole UTF-8 characters. */
+void record_output(struct record *r, struct buf *out);
+void record_unref(struct record **r);
+
+#endif

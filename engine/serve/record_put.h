@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ * record_put.h - the engine's side of record.h: filling in records while requests run.
+ * Threads: who submits makes, the engine thread fills in. Lock: record. */
+#ifndef ENGINE_RECORD_PUT_H
+#define ENGINE_RECORD_PUT_H
+
+#include "engine/base/buf.h"
+#include "engine/serve/record.h"
+#include "engine/text/tokenizer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct record_setup {
+	/* id, label, kset, thinking, numerics, sampling, max_tokens, kset_generation, epoch; the rest is set
+	 * here */
+	struct record_view view;
+	/* Moved from: left empty. */
+	struct buf *messages, *prompt;
+	struct token_ids *tokens;
+};
+
+/* One reference, the caller's. */
+struct record *record_new(struct record_setup *s);
+struct record *record_ref(struct record *r);
+void record_admitted(struct record *r);
+/* One generated token: its id and bytes. */
+void record_token(struct record *r, int32_t id, const char *bytes, size_t len, const struct gen_usage *u);
+void record_finished(struct record *r, enum gen_finish finish, int rc, const char *detail);
+/* Bytes held. */
+size_t record_bytes(const struct record *r);
+const char *record_id(const struct record *r);
+
+#endif

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT
+ * request.c - one request on its way through the engine: prompt in, tokens out, how it ended.
+ * Threads: who submits makes it, then it is the engine thread's. Locks: generation, record. */
+#include "engine/serve/request.h"
+#include "engine/base/hexid.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/text/prompt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* What is made of the spec before there is a request. */
+struct request_input {
+	struct buf messages, text; /* for the record */
+	struct token_ids ids;
+};
+
+static void request_input_fini(struct request_input *in)
+{
+	buf_fini(&in->messages);
+	buf_fini(&in->text);
+	token_ids_fini(&in->ids);
+}
+
+/* ---- the prompt ---- */
+
+static int request_dump(const char *data, size_t len, void *arg)
+{
+	buf_add(arg, data, len);
+	return 0;
+}
+
+static int request_render(const struct request_env *env, const struct generation_spec *spec,
+			  const struct numerics *n, struct request_input *in, struct buf *why)
+{
+	struct prompt_options o = { .thinking = spec->thinking, .effort = spec->effort };
+	struct prompt *p;
+	int rc;
+
+	o.drop_thinking = (enum prompt_drop)n->drop_thinking;
+	rc = prompt_render(spec->messages, spec->tools, &o, &p, why);
+	if (rc)
+		return rc;
+	prompt_text(p, &in->text);
+	rc = prompt_tokens(p, env->tokenizer, &in->ids, why);
+	prompt_free(&p);
+	json_dump_callback(spec->messages, request_dump, &in->messages, JSON_COMPACT | JSON_ENCODE_ANY);
+	return rc;
+}
+
+static int request_take_tokens(const struct request_env *env, const struct generation_spec *spec,
+			       struct request_input *in, struct buf *why)
+{
+	int vocab = env->model->config->vocab_size, i;
+
+	for (i = 0; i < spec->n_tokens; i++) {
+		if (spec->tokens[i] < 0 || spec->tokens[i] >= vocab)
+			return buf_why(why, RC_INVALID, "prompt[%d]: token %d is outside 0 to %d", i,
+				       spec->tokens[i], vocab - 1);
+		if (token_ids_try(&in->ids, spec->tokens[i]))
+			return -ENOMEM;
+	}
+	tokenizer_decode(env->tokenizer, in->ids.id, in->ids.n, false, &in->text);
+	return 0;
+}
+
+static int request_take_text(const struct request_env *env, const struct generation_spec *spec,
+			     struct request_input *in, struct buf *why)
+{
+	int rc = tokenizer_encode(env->tokenizer, spec->text, strlen(spec->text), false, &in->ids);
+
+	if (rc)
+		return buf_why(why, rc, "prompt: %s", rc_text(rc));
+	buf_adds(&in->text, spec->text);
+	return 0;
+}
+
+static int request_read(const struct request_env *env, const struct generation_spec *spec,
+			const struct numerics *n, struct request_input *in, struct buf *why)
+{
+	int rc;
+
+	if (spec->messages)
+		rc = request_render(env, spec, n, in, why);
+	else if (spec->tokens)
+		rc = request_take_tokens(env, spec, in, why);
+	else if (spec->text)
+		rc = request_take_text(env, spec, in, why);
+	else
+		rc = buf_why(why, RC_INVALID, "messages: missing");
+	if (rc == 0 && in->ids.n == 0)
+		rc = buf_why(why, RC_INVALID, "%s: empty", spec->messages ? "messages" : "prompt");
+	return rc;
+}
+
+/* ---- limits ---- */
+
+static int request_limits(struct request *r, const struct generation_spec *spec, struct buf *why)
+{
+	const struct request_env *env = r->env;
+	int room = env->max_context - r->n_prompt;
+
+	if (room <= 0)
+		return buf_why(why, RC_CONTEXT, "prompt %d exceeds context %d%s", r->n_prompt,
+			       env->max_context, room == 0 ? ": no room for an answer" : "");
+	r->max_is_context = spec->max_tokens <= 0 || spec->max_tokens > room;
+	r->max_out = r->max_is_context ? room : spec->max_tokens;
+	r->need = sequence_layout_bytes(&env->model->layout, (int64_t)r->n_prompt + r->max_out);
+	if (r->need > env->max_state)
+		return buf_why(why, RC_TOO_LARGE,
+			       "max_tokens: prompt %d and answer %d need %zu bytes of state, there are %zu",
+			       r->n_prompt, r->max_out, r->need, env->max_state);
+	return 0;
+}
+
+static int request_check(const struct request_env *env, const struct generation_spec *spec, struct buf *why)
+{
+	if (spec->id && strlen(spec->id) >= GENERATION_ID_MAX)
+		return buf_why(why, RC_INVALID, "request id: longer than %d bytes", GENERATION_ID_MAX - 1);
+	return sampler_check(&spec->sampling, env->model->config->vocab_size, why);
+}
+
+/* ---- making ---- */
+
+static void request_emit(void *arg, const struct completion_event *ev)
+{
+	struct request *r = arg;
+
+	switch (ev->kind) {
+	case COMPLETION_REASONING:
+		generation_put_text(r->gen, GEN_EV_REASONING, 0, ev->text, ev->len);
+		break;
+	case COMPLETION_CONTENT:
+		generation_put_text(r->gen, GEN_EV_CONTENT, 0, ev->text, ev->len);
+		break;
+	case COMPLETION_TOOL_BEGIN:
+		generation_put_tool(r->gen, ev->call, ev->text, ev->len);
+		break;
+	case COMPLETION_TOOL_ARGS:
+		generation_put_text(r->gen, GEN_EV_TOOL_ARGS, ev->call, ev->text, ev->len);
+		break;
+	case COMPLETION_TOOL_END:
+		generation_put_tool_end(r->gen, ev->call);
+		break;
+	}
+}
+
+/* The prompt's last token says where the answer begins, whatever the renderer made of the request. */
+static enum completion_mode request_mode(const struct request *r, const struct generation_spec *spec)
+{
+	if (!spec->parse)
+		return COMPLETION_RAW;
+	return r->prompt[r->n_prompt - 1] == r->env->think ? COMPLETION_THINKING : COMPLETION_CHAT;
+}
+
+static int request_machinery(struct request *r, const struct generation_spec *spec,
+			     const struct gen_sampling *set, struct buf *why)
+{
+	struct completion_options o = { .stop = set->stop, .n_stop = set->n_stop };
+	int rc;
+
+	o.mode = request_mode(r, spec);
+	o.emit = request_emit;
+	o.arg = r;
+	rc = completion_new(&o, &r->parser, why);
+	if (rc)
+		return rc;
+	rc = sampler_new(set, r->env->model->config->vocab_size, &r->sampler);
+	if (rc)
+		return buf_why(why, rc, "no memory for the penalties' counts");
+	sampler_prompt(r->sampler, r->prompt, r->n_prompt);
+	r->ignore_eos = set->ignore_eos;
+	r->logprobs = set->logprobs;
+	return 0;
+}
+
+/* The record and the generation, which outlive the request; nothing can fail any more. */
+static void request_publish(struct request *r, const struct generation_spec *spec,
+			    const struct gen_sampling *set, uint64_t epoch, struct request_input *in)
+{
+	struct record_setup s = { .messages = &in->messages, .prompt = &in->text, .tokens = &in->ids };
+	struct generation_setup gs = { .notify = spec->notify, .arg = spec->arg, .wake = r->env->wake,
+				       .wake_arg = r->env->wake_arg };
+	struct record_view *v = &s.view;
+
+	if (spec->id)
+		snprintf(v->id, sizeof v->id, "%s", spec->id);
+	else
+		hexid_make(v->id, sizeof v->id, "req-");
+	snprintf(v->label, sizeof v->label, "%s", spec->label ? spec->label : "");
+	snprintf(v->kset, sizeof v->kset, "%s", kset_name(r->kset));
+	v->kset_generation = kset_generation(r->kset);
+	v->epoch = epoch;
+	v->thinking = spec->thinking;
+	v->numerics = r->task.numerics;
+	v->sampling = *set;
+	v->max_tokens = r->max_out;
+	r->rec = record_new(&s);
+	gs.id = v->id;
+	r->gen = generation_new(&gs);
+	r->usage.prompt_tokens = r->n_prompt;
+	generation_set_usage(r->gen, &r->usage);
+}
+
+/* Everything of a request that can be refused; `in` is filled in for the record. */
+static int request_build(struct request *r, const struct generation_spec *spec,
+			 const struct gen_sampling *set, struct request_input *in, struct buf *why)
+{
+	int rc = request_read(r->env, spec, &r->task.numerics, in, why);
+
+	if (rc)
+		return rc;
+	r->n_prompt = r->task.left = in->ids.n;
+	rc = request_limits(r, spec, why);
+	if (rc)
+		return rc;
+	r->prompt = mem_try((size_t)r->n_prompt, sizeof *r->prompt);
+	if (!r->prompt)
+		return buf_why(why, -ENOMEM, "no memory for a prompt of %d tokens", r->n_prompt);
+	memcpy(r->prompt, in->ids.id, (size_t)r->n_prompt * sizeof *r->prompt);
+	return request_machinery(r, spec, set, why);
+}
+
+int request_new(const struct request_env *env, const struct generation_spec *spec, struct request_pins *pins,
+		struct request **ret_r, struct generation **ret_g, struct buf *why)
+{
+	struct gen_sampling set = spec->sampling;
+	struct request_input in = { 0 };
+	struct request *r;
+	int rc = request_check(env, spec, why);
+
+	if (rc)
+		return rc;
+	r = mem_new(sizeof *r);
+	r->env = env;
+	list_init(&r->live);
+	list_init(&r->task.link);
+	r->task.numerics = pins->numerics;
+	if (!set.has_seed)
+		must(getrandom(&set.seed, sizeof set.seed, 0) == (ssize_t)sizeof set.seed);
+	rc = request_build(r, spec, &set, &in, why);
+	if (rc == 0) {
+		r->kset = pins->kset;
+		r->task.kset = r->kset;
+		pins->kset = NULL;
+		request_publish(r, spec, &set, pins->epoch, &in);
+		*ret_g = r->gen;
+		*ret_r = r;
+	} else {
+		request_free(&r);
+	}
+	request_input_fini(&in);
+	return rc;
+}
+
+void request_free(struct request **pr)
+{
+	struct request *r = *pr;
+
+	if (!r)
+		return;
+	*pr = NULL;
+	sequence_free(&r->seq);
+	sampler_free(&r->sampler);
+	completion_free(&r->parser);
+	if (r->kset)
+		kset_unpin(&r->kset);
+	record_unref(&r->rec);
+	generation_release(&r->gen);
+	free(r->prompt);
+	free(r);
+}
+
+/* ---- running ---- */
+
+int request_admit(struct request *r)
+{
+	int rc = sequence_new(&r->env->model->layout, &r->seq);
+
+	if (rc == 0)
+		record_admitted(r->rec);
+	return rc;
+}
+
+const int32_t *request_tokens(const struct request *r)
+{
+	return r->task.left ? r->prompt + r->n_prompt - r->task.left : &r->next;
+}
+
+void request_computed(struct request *r, int n)
+{
+	if (r->task.left) {
+		must(n <= r->task.left);
+		r->task.left -= n;
+	}
+}
+
+static void request_put_logprob(struct request *r, const struct sampler_choice *c, bool reasoning)
+{
+	struct gen_token_logprob lp = { .token = c->token, .logprob = c->logprob };
+
+	generation_put_logprob(r->gen, &lp, reasoning, c->top, c->n_top);
+}
+
+static void request_complete(struct request *r, enum completion_why cause, struct request_end *ret_end)
+{
+	struct completion_verdict v;
+
+	completion_end(r->parser, cause, &v);
+	*ret_end = (struct request_end){ .finish = v.finish, .flags = v.flags };
+	buf_adds(&ret_end->detail, v.detail);
+}
+
+/* The token reaches the consumer: its logprob, then the text that it settles. True at a stop string. */
+static bool request_pass(struct request *r, const struct sampler_choice *c)
+{
+	const struct tokenizer *t = r->env->tokenizer;
+	struct completion_token ct = { .added = tokenizer_is_added(t, c->token),
+				       .special = tokenizer_is_special(t, c->token) };
+	bool reasoning = completion_in_reasoning(r->parser);
+
+	ct.bytes = tokenizer_bytes(t, c->token, &ct.len);
+	r->usage.reasoning_tokens += reasoning && c->token != r->env->think_end;
+	generation_set_usage(r->gen, &r->usage);
+	record_token(r->rec, c->token, ct.bytes, ct.len, &r->usage);
+	if (r->logprobs)
+		request_put_logprob(r, c, reasoning);
+	return completion_put(r->parser, &ct);
+}
+
+bool request_sample(struct request *r, struct sampler_work *w, const float *logits,
+		    struct request_end *ret_end)
+{
+	const struct model_config *config = r->env->model->config;
+	uint64_t index = (uint64_t)r->usage.completion_tokens;
+	struct sampler_choice c;
+	struct buf why = { 0 };
+	size_t len;
+	int rc = sampler_pick(r->sampler, w, logits, index, &c, &why);
+
+	if (rc) {
+		request_failed(r, rc, buf_str(&why), ret_end);
+		buf_fini(&why);
+		return true;
+	}
+	r->usage.completion_tokens++;
+	r->next = c.token;
+	if (c.token == config->eos_id && !r->ignore_eos) {
+		const char *bytes = tokenizer_bytes(r->env->tokenizer, c.token, &len);
+
+		generation_set_usage(r->gen, &r->usage);
+		record_token(r->rec, c.token, bytes, len, &r->usage);
+		request_complete(r, COMPLETION_EOS, ret_end);
+		return true;
+	}
+	if (request_pass(r, &c)) {
+		request_complete(r, COMPLETION_EOS, ret_end);
+		return true;
+	}
+	if (r->usage.completion_tokens < r->max_out)
+		return false;
+	request_complete(r, r->max_is_context ? COMPLETION_CONTEXT : COMPLETION_MAX_TOKENS, ret_end);
+	return true;
+}
+
+/* ---- ending ---- */
+
+void request_cancelled(struct request *r, struct request_end *ret_end)
+{
+	request_complete(r, COMPLETION_CANCELLED, ret_end);
+}
+
+void request_failed(struct request *r, int rc, const char *why, struct request_end *ret_end)
+{
+	(void)r;
+	*ret_end = (struct request_end){ .finish = GEN_ERROR, .rc = rc };
+	buf_adds(&ret_end->detail, why && *why ? why : rc_text(rc));
+}
+
+void request_close(struct request *r, const struct request_end *end)
+{
+	unsigned flags = end->flags & ~(unsigned)COMPLETION_NO_END; /* the detail says so already */
+	struct buf detail = { 0 };
+
+	sequence_free(&r->seq);
+	buf_adds(&detail, buf_str(&end->detail));
+	if (flags) {
+		buf_adds(&detail, " (");
+		completion_remarks(flags, &detail);
+		buf_addc(&detail, ')');
+	}
+	record_finished(r->rec, end->finish, end->rc, buf_str(&detail));
+	buf_fini(&detail);
+}
+
+void request_tell(struct request *r, const struct request_end *end)
+{
+	generation_finish(r->gen, end->finish, end->rc, buf_str(&end->detail));
+}

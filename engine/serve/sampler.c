@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ * sampler.c - from logits to the next token, and the log-probabilities a client asked for.
+ * Threads: engine. Locks: none. */
+#include "engine/serve/sampler.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/serve/rng.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLER_MAX_BIAS 4096
+
+struct sampler {
+	struct gen_sampling set;
+	struct gen_logit_bias *bias;
+	int vocab;
+	bool penalize;
+	bool *seen;       /* [vocab] in prompt or output; NULL without penalties */
+	int32_t *count;   /* [vocab] in the output */
+};
+
+struct sampler_cand {
+	double score;     /* logit after bias and penalties, later exp of it */
+	int32_t token;
+};
+
+struct sampler_work {
+	int vocab;
+	struct sampler_cand *cand; /* [vocab] */
+};
+
+/* ---- settings ---- */
+
+static int sampler_range(const char *field, float v, float lo, float hi, struct buf *why)
+{
+	if (v >= lo && v <= hi)
+		return 0;
+	return buf_why(why, RC_INVALID, "%s: %g is outside %g to %g", field, (double)v, (double)lo,
+		       (double)hi);
+}
+
+static int sampler_check_bias(const struct gen_sampling *s, int vocab, struct buf *why)
+{
+	int i;
+
+	if (s->n_bias < 0 || s->n_bias > SAMPLER_MAX_BIAS)
+		return buf_why(why, RC_INVALID, "logit_bias: %d entries, at most %d", s->n_bias,
+			       SAMPLER_MAX_BIAS);
+	for (i = 0; i < s->n_bias; i++) {
+		const struct gen_logit_bias *b = &s->bias[i];
+
+		if (b->token < 0 || b->token >= vocab)
+			return buf_why(why, RC_INVALID, "logit_bias: token %d is not in the vocabulary of %d",
+				       b->token, vocab);
+		if (!(b->bias >= -100 && b->bias <= 100))
+			return buf_why(why, RC_INVALID, "logit_bias: %g for token %d is outside -100 to 100",
+				       (double)b->bias, b->token);
+	}
+	return 0;
+}
+
+static int sampler_check_stops(const struct gen_sampling *s, struct buf *why)
+{
+	int i;
+
+	if (s->n_stop < 0 || s->n_stop > GEN_MAX_STOPS)
+		return buf_why(why, RC_INVALID, "stop: %d strings, at most %d", s->n_stop, GEN_MAX_STOPS);
+	for (i = 0; i < s->n_stop; i++)
+		if (!s->stop[i] || !*s->stop[i])
+			return buf_why(why, RC_INVALID, "stop[%d]: an empty string would stop at once", i);
+	return 0;
+}
+
+int sampler_check(const struct gen_sampling *s, int vocab, struct buf *why)
+{
+	int rc = sampler_range("temperature", s->temperature, 0, 100, why);
+
+	rc = rc ? rc : sampler_range("top_p", s->top_p, 0, 1, why);
+	rc = rc ? rc : sampler_range("min_p", s->min_p, 0, 1, why);
+	rc = rc ? rc : sampler_range("repetition_penalty", s->repetition_penalty, 0.01f, 100, why);
+	rc = rc ? rc : sampler_range("presence_penalty", s->presence_penalty, -2, 2, why);
+	rc = rc ? rc : sampler_range("frequency_penalty", s->frequency_penalty, -2, 2, why);
+	if (!rc && s->top_k < 0)
+		rc = buf_why(why, RC_INVALID, "top_k: %d is negative (0 is off)", s->top_k);
+	if (!rc && (s->top_logprobs < 0 || s->top_logprobs > GEN_MAX_TOP_LOGPROBS))
+		rc = buf_why(why, RC_INVALID, "top_logprobs: %d is outside 0 to %d", s->top_logprobs,
+			     GEN_MAX_TOP_LOGPROBS);
+	rc = rc ? rc : sampler_check_bias(s, vocab, why);
+	return rc ? rc : sampler_check_stops(s, why);
+}
+
+int sampler_new(const struct gen_sampling *s, int vocab, struct sampler **ret_s)
+{
+	struct sampler *n = mem_new(sizeof *n);
+
+	n->set = *s;
+	n->vocab = vocab;
+	n->penalize = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+	n->set.stop = NULL;
+	n->set.n_stop = 0;
+	if (s->n_bias) {
+		n->bias = mem_grow(NULL, (size_t)s->n_bias, sizeof *n->bias);
+		memcpy(n->bias, s->bias, (size_t)s->n_bias * sizeof *n->bias);
+	}
+	n->set.bias = n->bias;
+	if (n->penalize) {
+		n->seen = mem_try((size_t)vocab, sizeof *n->seen);
+		n->count = mem_try((size_t)vocab, sizeof *n->count);
+		if (!n->seen || !n->count) {
+			sampler_free(&n);
+			return -ENOMEM;
+		}
+	}
+	*ret_s = n;
+	return 0;
+}
+
+void sampler_free(struct sampler **s)
+{
+	if (!*s)
+		return;
+	free((*s)->bias);
+	free((*s)->seen);
+	free((*s)->count);
+	free(*s);
+	*s = NULL;
+}
+
+int sampler_work_new(int vocab, struct sampler_work **ret_w)
+{
+	struct sampler_work *w = mem_new(sizeof *w);
+
+	w->vocab = vocab;
+	w->cand = mem_try((size_t)vocab, sizeof *w->cand);
+	if (!w->cand) {
+		free(w);
+		return -ENOMEM;
+	}
+	*ret_w = w;
+	return 0;
+}
+
+void sampler_work_free(struct sampler_work **w)
+{
+	if (!*w)
+		return;
+	free((*w)->cand);
+	free(*w);
+	*w = NULL;
+}
+
+void sampler_prompt(struct sampler *s, const int32_t *id, int n)
+{
+	int i;
+
+	if (!s->penalize)
+		return;
+	for (i = 0; i < n; i++) {
+		must(id[i] >= 0 && id[i] < s->vocab);
+		s->seen[id[i]] = true;
+	}
+}
+
+/* ---- candidates ---- */
+
+static bool sampler_above(const struct sampler_cand *a, const struct sampler_cand *b)
+{
+	return a->score > b->score || (a->score == b->score && a->token < b->token);
+}
+
+static void sampler_sift(struct sampler_cand *c, int i, int n)
+{
+	struct sampler_cand x = c[i];
+	int k;
+
+	for (; (k = 2 * i + 1) < n; i = k) {
+		if (k + 1 < n && sampler_above(&c[k + 1], &c[k]))
+			k++;
+		if (!sampler_above(&c[k], &x))
+			break;
+		c[i] = c[k];
+	}
+	c[i] = x;
+}
+
+/* Moves the best of the heap c[0, n) to c[n - 1]. */
+static void sampler_pop(struct sampler_cand *c, int n)
+{
+	struct sampler_cand best = c[0];
+
+	c[0] = c[n - 1];
+	c[n - 1] = best;
+	sampler_sift(c, 0, n - 1);
+}
+
+/* Fills cand with logits after bias and penalties, in token order. */
+static void sampler_adjust(const struct sampler *s, struct sampler_work *w, const float *logits)
+{
+	const struct gen_sampling *set = &s->set;
+	double repetition = (double)set->repetition_penalty;
+	int i;
+
+	for (i = 0; i < s->vocab; i++) {
+		w->cand[i].score = (double)logits[i];
+		w->cand[i].token = i;
+	}
+	for (i = 0; i < set->n_bias; i++)
+		w->cand[set->bias[i].token].score += (double)set->bias[i].bias;
+	for (i = 0; s->penalize && i < s->vocab; i++) {
+		double *l = &w->cand[i].score;
+
+		if (s->seen[i])
+			*l = *l > 0 ? *l / repetition : *l * repetition;
+		if (s->count[i])
+			*l -= s->count[i] * (double)set->frequency_penalty + (double)set->presence_penalty;
+	}
+}
+
+static int32_t sampler_greedy(const struct sampler_cand *c, int n)
+{
+	int i, best = 0;
+
+	for (i = 1; i < n; i++)
+		if (sampler_above(&c[i], &c[best]))
+			best = i;
+	return c[best].token;
+}
+
+/* Keeps the candidates that top_k, top_p and min_p leave of weights whose best is 1, and returns how many;
+ * they are then c[n - kept, n), best last. Only what is kept gets sorted: the vocabulary is large and the
+ * kept are few. */
+static int sampler_filter(const struct gen_sampling *set, struct sampler_cand *c, int n)
+{
+	double total = 0, sum = 0;
+	int i, k = set->top_k > 0 && set->top_k < n ? set->top_k : n, kept;
+
+	for (i = n / 2 - 1; i >= 0; i--)
+		sampler_sift(c, i, n);
+	for (i = 0; i < k; i++) {
+		if (k < n)
+			sampler_pop(c, n - i);
+		total += c[n - 1 - i].score;
+	}
+	for (kept = 0; kept < k; kept++) {
+		if (kept && set->top_p < 1 && sum >= (double)set->top_p * total)
+			break;
+		if (k == n)
+			sampler_pop(c, n - kept);
+		if (c[n - 1 - kept].score < (double)set->min_p)
+			break;
+		sum += c[n - 1 - kept].score;
+	}
+	return kept;
+}
+
+static int32_t sampler_draw(const struct gen_sampling *set, struct sampler_cand *c, int n, double u)
+{
+	bool filter = set->top_k > 0 || set->top_p < 1 || set->min_p > 0;
+	double max = c[0].score, sum = 0, at = 0;
+	int i, kept;
+
+	for (i = 1; i < n; i++)
+		max = c[i].score > max ? c[i].score : max;
+	/* The maximum goes before the division, so that a tiny temperature underflows to greedy. */
+	for (i = 0; i < n; i++)
+		c[i].score = exp((c[i].score - max) / (double)set->temperature);
+	kept = filter ? sampler_filter(set, c, n) : n;
+	c += n - kept;
+	for (i = kept; i-- > 0;)
+		sum += c[i].score;
+	for (i = kept - 1; i > 0; i--) {
+		at += c[i].score;
+		if (at > u * sum)
+			break;
+	}
+	return c[i].token;
+}
+
+/* ---- log-probabilities ---- */
+
+static int sampler_finite(const float *logits, int n, struct buf *why)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		if (!isfinite(logits[i]))
+			return buf_why(why, RC_KERNEL, "logit of token %d is %f", i, (double)logits[i]);
+	return 0;
+}
+
+static void sampler_top(const float *logits, int n, struct sampler_choice *c, int n_top)
+{
+	int i, k;
+
+	for (i = 0; i < n; i++) {
+		if (c->n_top == n_top && logits[i] <= c->top[n_top - 1].logprob)
+			continue;
+		k = c->n_top < n_top ? c->n_top++ : n_top - 1;
+		for (; k > 0 && c->top[k - 1].logprob < logits[i]; k--)
+			c->top[k] = c->top[k - 1];
+		c->top[k] = (struct gen_token_logprob){ .token = i, .logprob = logits[i] };
+	}
+}
+
+static void sampler_logprobs(const float *logits, int n, int n_top, struct sampler_choice *c)
+{
+	double max = (double)logits[0], sum = 0, norm;
+	int i;
+
+	for (i = 1; i < n; i++)
+		max = (double)logits[i] > max ? (double)logits[i] : max;
+	for (i = 0; i < n; i++)
+		sum += exp((double)logits[i] - max);
+	norm = max + log(sum);
+	c->logprob = (float)((double)logits[c->token] - norm);
+	n_top = n_top < n ? n_top : n;
+	if (n_top)
+		sampler_top(logits, n, c, n_top);
+	for (i = 0; i < c->n_top; i++)
+		c->top[i].logprob = (float)((double)c->top[i].logprob - norm);
+}
+
+int sampler_pick(struct sampler *s, struct sampler_work *w, const float *logits, uint64_t index,
+		 struct sampler_choice *ret_c, struct buf *why)
+{
+	struct sampler_choice c = { 0 };
+	int rc = sampler_finite(logits, s->vocab, why);
+
+	if (rc)
+		return rc;
+	must(w->vocab == s->vocab);
+	sampler_adjust(s, w, logits);
+	if (s->set.temperature > 0)
+		c.token = sampler_draw(&s->set, w->cand, s->vocab, rng_uniform(s->set.seed, index));
+	else
+		c.token = sampler_greedy(w->cand, s->vocab);
+	if (s->set.logprobs)
+		sampler_logprobs(logits, s->vocab, s->set.top_logprobs, &c);
+	if (s->penalize) {
+		s->seen[c.token] = true;
+		s->count[c.token]++;
+	}
+	*ret_c = c;
+	return 0;
+}
