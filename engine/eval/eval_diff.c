@@ -33,6 +33,9 @@ struct eval_row {
 	double median, worst, max;
 	int n_top, top_bad;        /* positions with a top-1; those that differ beyond the gap */
 	int n_set, set_bad, n_judged, judged_bad;
+	int n_nan;                 /* positions with a NaN in both files, where none belongs */
+	const int32_t *position;   /* [n_pos] of an MTP row, whose last of n_tok has no next token; else NULL */
+	int64_t n_tok;
 	bool unequal;
 };
 
@@ -54,7 +57,17 @@ static bool eval_split(const char *name, size_t *ret_case, enum eval_kind *ret_k
 
 /* ---- floats ---- */
 
-/* Relative RMS of one position. Values that are not numbers must be so in both, and infinities equal. */
+/* How many values are NaN in both. */
+static int64_t eval_nans(const float *a, const float *b, int64_t n)
+{
+	int64_t count = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		count += isnan(a[i]) && isnan(b[i]);
+	return count;
+}
+
+/* Relative RMS of one position; infinite where a value is NaN, or infinite in one of the two. */
 static double eval_rms(const float *a, const float *b, int64_t n, double *max)
 {
 	double num = 0, den = 0;
@@ -62,7 +75,7 @@ static double eval_rms(const float *a, const float *b, int64_t n, double *max)
 	for (int64_t i = 0; i < n; i++) {
 		double d;
 
-		if ((isnan(a[i]) && isnan(b[i])) || a[i] == b[i]) {
+		if (a[i] == b[i]) {
 			den += isfinite(b[i]) ? (double)b[i] * b[i] : 0;
 			continue;
 		}
@@ -94,7 +107,13 @@ static bool eval_floats(const struct tensorfile_tensor *a, const struct tensorfi
 	if (!rms)
 		return false;
 	for (int i = 0; i < r->n_pos; i++) {
-		rms[i] = eval_rms(a->f32 + i * width, b->f32 + i * width, width, &r->max);
+		const float *x = a->f32 + i * width, *y = b->f32 + i * width;
+		int64_t nans = eval_nans(x, y, width);
+
+		if (nans == width && r->position && r->position[i] == r->n_tok - 1)
+			continue; /* both say that there is no value */
+		r->n_nan += nans > 0;
+		rms[i] = eval_rms(x, y, width, &r->max);
 		if (rms[i] > r->worst) {
 			r->worst = rms[i];
 			r->worst_pos = i;
@@ -218,12 +237,33 @@ static const struct tensorfile_tensor *eval_margin_of(const struct tensorfile *b
 	return m && m->type == TENSORFILE_F32 ? m : NULL;
 }
 
+/* For "NAME.mtp": the positions, whose last one alone may be without values. */
+static void eval_mtp_positions(const struct tensorfile *b, const char *name, size_t case_len,
+	struct eval_row *r)
+{
+	const struct tensorfile_tensor *tokens, *positions;
+	struct buf text = { 0 };
+
+	buf_printf(&text, "%.*s.tokens", (int)case_len, name);
+	tokens = tensorfile_find(b, buf_str(&text));
+	buf_clear(&text);
+	buf_printf(&text, "%.*s.positions", (int)case_len, name);
+	positions = tensorfile_find(b, buf_str(&text));
+	buf_fini(&text);
+	if (tokens && positions && positions->type == TENSORFILE_I32 && positions->n == r->n_pos) {
+		r->position = positions->i32;
+		r->n_tok = tokens->n;
+	}
+}
+
 static bool eval_beyond(const struct eval_row *r, enum eval_kind kind, const struct eval_limits *l)
 {
 	bool floats = kind == EVAL_FLOATS || kind == EVAL_LOGITS;
 
-	if (r->unequal || l->worst < 0)
-		return r->unequal;
+	if (r->unequal || r->n_nan > 0)
+		return true;
+	if (l->worst < 0)
+		return false;
 	if (floats && (r->worst > l->worst || (l->median >= 0 && r->median > l->median)))
 		return true;
 	return r->top_bad > 0;
@@ -292,6 +332,8 @@ static bool eval_diff_tensor(const struct tensorfile *b, const struct tensorfile
 
 	must(eval_split(x->name, &case_len, &kind));
 	margin = kind == EVAL_ROWS ? eval_margin_of(b, x->name, case_len) : NULL;
+	if (strcmp(x->name + case_len, ".mtp") == 0)
+		eval_mtp_positions(b, x->name, case_len, &r);
 	if (!eval_same_shape(x, y, kind) || !eval_right_type(x, kind) || !eval_right_type(y, kind)) {
 		verdict = "shape or type differs";
 	} else if (r.n_pos == 0) {
@@ -301,7 +343,7 @@ static bool eval_diff_tensor(const struct tensorfile *b, const struct tensorfile
 		verdict = "no memory to compare";
 	} else {
 		beyond = eval_beyond(&r, kind, l);
-		verdict = beyond ? "BEYOND" : "";
+		verdict = r.n_nan ? "NaN in both" : beyond ? "BEYOND" : "";
 		total[kind].n += r.n_judged;
 		total[kind].bad += r.judged_bad;
 	}
