@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define EVAL_CHUNK 512
 #define EVAL_MAX_SETS 64
@@ -278,12 +279,23 @@ static int eval_with_model(const struct eval_args *a, struct model *m, const str
 	return status;
 }
 
+/* The cases would be gone: two names, or two links, of one file. */
+static bool eval_same_file(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static int eval_main_run(const struct eval_args *a, struct buf *why)
 {
 	struct tensorfile in = { 0 };
 	struct model *m = NULL;
-	int status, rc = tensorfile_read(a->in, &in, why);
+	int status, rc;
 
+	if (eval_same_file(a->in, a->out))
+		return eval_usage("--out is the file of --in, and would replace the cases: ", a->out);
+	rc = tensorfile_read(a->in, &in, why);
 	if (rc < 0)
 		return eval_fail(EVAL_USAGE, rc, "", why);
 	rc = model_open(a->model, &m, why);

@@ -40,6 +40,13 @@ want 69 'no plugin "attn-splitk" is loaded' --model "$model" --in "$cases" --out
 want 69 "$dir/none" --model "$dir/none" --in "$cases" --out "$dir/o"
 want 2 "$dir/none" --model "$model" --in "$dir/none" --out "$dir/o"
 want 2 "$dir/junk" --model "$model" --in "$dir/junk" --out "$dir/o"
+cp "$cases" "$dir/same"
+ln "$dir/same" "$dir/hard"
+ln -s same "$dir/soft"
+for name in same hard soft; do
+	want 2 "--out is the file of --in" --model "$model" --in "$dir/same" --out "$dir/$name" --top-only
+done
+cmp "$cases" "$dir/same" || failed=1
 want 2 "no tensor is named NAME.tokens" --model "$model" --in "$model/model-00001-of-00002.safetensors" --out "$dir/o"
 want 2 "--diff takes two files" --diff "$cases"
 want 2 "$dir/junk" --diff "$cases" "$dir/junk"

@@ -110,7 +110,7 @@ static void test_float_verdicts(void **state)
 	assert_int_equal(diff("x.margin.2", far, b, 1, 4, &tight), 0);
 }
 
-/* A NaN in both is a fault that both share, whatever the tolerance; but MTP has no value for the last token. */
+/* A NaN in both is a fault that both share, whatever the tolerance; MTP has none for the last token. */
 static void test_nan_verdicts(void **state)
 {
 	const struct eval_limits none = { -1, -1, 1e-3, 1, 1e-4, NULL }, large = { 10, -1, 1e-3, 1, 1e-4, NULL };
