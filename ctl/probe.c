@@ -13,6 +13,7 @@
 
 #define PROBE_LIST_MAX 16
 #define PROBE_INT_MAX 100000000
+#define PROBE_REAL_MAX 1000000
 
 static const struct probe_row {
 	const char *name, *text;
@@ -106,15 +107,33 @@ static json_t *probe_parse(char type, const char *text)
 	default:
 		must(type == 'r');
 		v = strtod(text, &end);
-		return end == text || *end || !(v >= 0 && v <= 1e6) ? NULL : json_real(v);
+		return end == text || *end || !(v >= 0 && v <= PROBE_REAL_MAX) ? NULL : json_real(v);
+	}
+}
+
+/* What the type takes, with its limits. */
+static void probe_option_limits(char type, struct buf *out)
+{
+	switch (type) {
+	case 'i':
+		buf_printf(out, "a whole number from 0 to %d", PROBE_INT_MAX);
+		break;
+	case 'b':
+		buf_adds(out, "0 or 1");
+		break;
+	case 'l':
+		buf_printf(out, "1 to %d whole numbers from 0 to %d with commas between", PROBE_LIST_MAX,
+			   PROBE_INT_MAX);
+		break;
+	default:
+		buf_printf(out, "a number from 0 to %d", PROBE_REAL_MAX);
 	}
 }
 
 int probe_option_set(const char *probe, const char *option, const char *value, json_t *options, struct buf *why)
 {
-	static const char *const kind[] = { ['i'] = "a whole number", ['b'] = "0 or 1", ['l'] = "whole numbers with commas",
-					    ['r'] = "a number" };
 	const struct probe_option *o;
+	struct buf limits = { 0 };
 	json_t *v;
 
 	if (!probe_exists(probe))
@@ -123,11 +142,15 @@ int probe_option_set(const char *probe, const char *option, const char *value, j
 	if (!o)
 		return buf_why(why, RC_INVALID, "probe %s has no option \"%.64s\"", probe, option);
 	v = probe_parse(o->type, value);
-	if (!v)
-		return buf_why(why, RC_INVALID, "option %s of probe %s: \"%.64s\" is not %s", option, probe, value,
-			       kind[(unsigned char)o->type]);
-	json_object_set_new(options, option, v);
-	return 0;
+	if (v) {
+		json_object_set_new(options, option, v);
+		return 0;
+	}
+	probe_option_limits(o->type, &limits);
+	buf_why(why, RC_INVALID, "option %s of probe %s: \"%.64s\" is not %s", option, probe, value,
+		buf_str(&limits));
+	buf_fini(&limits);
+	return RC_INVALID;
 }
 
 /* A JSON value for an option: text goes through its parser, numbers are printed first, so one rule serves both. */

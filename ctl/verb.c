@@ -225,10 +225,11 @@ static int verb_number(const struct verb_arg *a, const char *word, json_t **ret_
 		*ret_v = json_integer(strtoll(word, &end, 10));
 	else
 		*ret_v = json_real(strtod(word, &end));
-	if (end != word && !*end && !errno && *ret_v)
+	if (end != word && !*end && !errno && *ret_v && json_number_value(*ret_v) >= 0)
 		return 0;
 	json_decref(*ret_v);
-	return buf_why(why, RC_INVALID, "%s: '%s' is no number", a->name, word);
+	return buf_why(why, RC_INVALID, "%s: '%s' is not a %snumber of 0 or more", a->name, word,
+		       a->type == VERB_INT ? "whole " : "");
 }
 
 /* The value of one word, for every type but VERB_STRINGS and VERB_MAP. */
@@ -291,7 +292,11 @@ static int verb_option_other(const struct verb_arg *a, int argc, char *const *ar
 	int r;
 
 	buf_adds(&word, name);
-	if (!strchr(name, '=') && *i + 1 < argc)
+	if (!strchr(name, '=') && *i + 1 >= argc) {
+		buf_fini(&word);
+		return buf_why(why, RC_INVALID, "--%s needs a value", name);
+	}
+	if (!strchr(name, '='))
 		buf_printf(&word, "=%s", argv[++*i]);
 	for (size_t k = 0; k < word.len && word.data[k] != '='; k++)
 		word.data[k] = word.data[k] == '-' ? '_' : word.data[k];

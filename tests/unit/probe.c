@@ -189,6 +189,9 @@ static void options_are_checked_by_name_and_type(void **state)
 	assert_int_equal(probe_option_set("recall", "tools", "2", o, &why), RC_INVALID);
 	assert_int_equal(probe_option_set("needle", "sizes", "1,,x", o, &why), RC_INVALID);
 	assert_int_equal(probe_option_set("needle", "sizes", "", o, &why), RC_INVALID);
+	assert_int_equal(probe_option_set("needle", "sizes", "999999999", o, &why), RC_INVALID);
+	assert_string_equal(buf_str(&why), "option sizes of probe needle: \"999999999\" is not 1 to 16 whole numbers "
+					   "from 0 to 100000000 with commas between");
 	assert_int_equal(probe_option_set("needle", "sizes", "100,200", o, &why), 0);
 	assert_int_equal((int)json_array_size(json_object_get(o, "sizes")), 2);
 	json_decref(o);

@@ -182,7 +182,7 @@ static const struct {
 	{ "wait", NULL, "condition is missing" },
 	{ "wait never", NULL, "ready|idle|drained" },
 	{ "wait ready --timeout", NULL, "needs a value" },
-	{ "wait ready --timeout x", NULL, "is no number" },
+	{ "wait ready --timeout x", NULL, "is not a whole number" },
 	{ "wait ready --timeout 1 --timeout 2", NULL, "given twice" },
 	{ "wait ready --other 1", NULL, "unknown option '--other'" },
 	{ "stop --now", "{\"now\":true}", NULL },
@@ -197,7 +197,9 @@ static const struct {
 	{ "request show -- --id", "{\"id\":\"--id\"}", NULL },
 	{ "probe run a b --max-tokens 3 --sizes=1,2",
 	  "{\"names\":[\"a\",\"b\"],\"options\":{\"max_tokens\":\"3\",\"sizes\":\"1,2\"}}", NULL },
-	{ "probe run a --x", NULL, "not NAME=VALUE" },
+	{ "probe run a --x", NULL, "--x needs a value" },
+	{ "probe run needle --sizes", NULL, "--sizes needs a value" },
+	{ "wait ready --timeout -1", NULL, "timeout: '-1' is not a whole number of 0 or more" },
 };
 
 static int split(char *line, char **word)
