@@ -134,6 +134,8 @@ static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Respo
 		exchange_header(r, "Allow", x->allow);
 	if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
 		exchange_header(r, "Retry-After", "1");
+	if (x->close)
+		exchange_header(r, "Connection", "close");
 	/* It can fail only when the connection is past its headers or dying; libmicrohttpd then closes it. */
 	(void)MHD_queue_response(x->connection, status, r);
 	MHD_destroy_response(r);

@@ -56,6 +56,7 @@ struct exchange {
 	struct exchange_work work;
 	atomic_uint wake;             /* bits of enum exchange_wake */
 	bool streaming, finished;
+	bool close;                   /* nothing after this request on its connection can be trusted */
 	struct buf out; size_t out_at; /* bytes of the stream not yet taken by libmicrohttpd */
 	uint64_t sent;
 };

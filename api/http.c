@@ -23,6 +23,7 @@
 #define HTTP_MAX_HEADER_BYTES (32 * 1024) /* far below the memory above: the refusal is ours, in JSON */
 #define HTTP_MAX_HEADERS 100
 #define HTTP_IDLE_SECONDS 60
+#define HTTP_FIRST_SECONDS 10             /* until the first head is whole: nothing is known of the client yet */
 #define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
 
 struct http {
@@ -74,6 +75,8 @@ const char *http_address(const struct http *h)
 
 struct http_header_sum {
 	size_t bytes, count;
+	int lengths, codings, hosts;
+	bool chunked, bad_name;
 };
 
 static enum MHD_Result http_count_header(void *arg, enum MHD_ValueKind kind, const char *key,
@@ -81,9 +84,15 @@ static enum MHD_Result http_count_header(void *arg, enum MHD_ValueKind kind, con
 {
 	struct http_header_sum *sum = arg;
 
-	(void)kind;
 	sum->count++;
 	sum->bytes += strlen(key) + (value ? strlen(value) : 0) + 4;
+	sum->lengths += kind == MHD_HEADER_KIND && !strcasecmp(key, "Content-Length");
+	sum->hosts += kind == MHD_HEADER_KIND && !strcasecmp(key, "Host");
+	sum->bad_name |= kind == MHD_HEADER_KIND && (!value || key[strcspn(key, " \t")]);
+	if (kind == MHD_HEADER_KIND && !strcasecmp(key, "Transfer-Encoding")) {
+		sum->codings++;
+		sum->chunked = value && !strcasecmp(value, "chunked");
+	}
 	return MHD_YES;
 }
 
@@ -95,15 +104,38 @@ static bool http_header_is(struct exchange *x, const char *name, const char *wan
 	return v && !strncasecmp(v, want, n) && (!v[n] || v[n] == ';' || v[n] == ' ');
 }
 
-/* Refuses by the headers alone; the error is answered when the body has been read. */
-static void http_check_head(struct http *h, struct exchange *x)
+/* Where the body ends must not depend on who reads the head: a proxy in front could see another request than
+ * we do. NULL when all is well. libmicrohttpd has a strict mode, which knows less than this and sends the head
+ * of its refusals twice. */
+static const char *http_bad_framing(const struct http_header_sum *sum, bool old)
 {
-	struct http_header_sum sum = { strlen(x->path), 0 };
+	if (sum->lengths > 1)
+		return "more than one Content-Length";
+	if (sum->lengths && sum->codings)
+		return "both Content-Length and Transfer-Encoding";
+	if (sum->codings > 1 || (sum->codings && !sum->chunked))
+		return "Transfer-Encoding other than one \"chunked\"";
+	if (sum->bad_name)
+		return "a header line without a name and a colon";
+	if (sum->hosts > 1 || (sum->hosts == 0 && !old))
+		return "expected one Host header";
+	return NULL;
+}
+
+/* Refuses by the headers alone; the error is answered when the body has been read. */
+static void http_check_head(struct http *h, struct exchange *x, bool old)
+{
+	struct http_header_sum sum = { .bytes = strlen(x->path) };
 	bool post = !strcmp(x->method, "POST");
+	const char *framing;
 
 	MHD_get_connection_values(x->connection, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, http_count_header,
 				  &sum);
-	if (sum.bytes > HTTP_MAX_HEADER_BYTES || sum.count > HTTP_MAX_HEADERS)
+	framing = http_bad_framing(&sum, old);
+	x->close = framing != NULL;
+	if (framing)
+		error_set(&x->error, RC_INVALID, NULL, "%s", framing);
+	else if (sum.bytes > HTTP_MAX_HEADER_BYTES || sum.count > HTTP_MAX_HEADERS)
 		error_set(&x->error, RC_HEADERS, NULL,
 			  "request headers larger than %d bytes or more than %d of them",
 			  HTTP_MAX_HEADER_BYTES, HTTP_MAX_HEADERS);
@@ -125,18 +157,19 @@ static bool http_may_refuse_now(const struct exchange *x, size_t max_body)
 	const char *expect = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Expect");
 	const char *length = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
 
-	return (expect && !strcasecmp(expect, "100-continue")) ||
+	return x->close || (expect && !strcasecmp(expect, "100-continue")) ||
 	       (length && strtoull(length, NULL, 10) > 8 * max_body);
 }
 
-static void http_begin(struct http *h, struct exchange *x)
+/* `old`: HTTP/1.0, where Host may be missing. */
+static void http_begin(struct http *h, struct exchange *x, bool old)
 {
 	const char *length = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
 
 	lock_take(&h->lock);
 	list_put(&h->calls, &x->node);
 	lock_drop(&h->lock);
-	http_check_head(h, x);
+	http_check_head(h, x, old);
 	if (!x->error.rc && length && strtoull(length, NULL, 10) > h->options.max_body)
 		error_set(&x->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes",
 			  h->options.max_body);
@@ -159,10 +192,10 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 	struct exchange *x = *state;
 	size_t n = *len;
 
-	(void)version;
 	if (!x) {
 		*state = x = exchange_new(h, h->engine, conn, method, url);
-		http_begin(h, x);
+		MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS);
+		http_begin(h, x, !strcmp(version, "HTTP/1.0"));
 		return MHD_YES;
 	}
 	*len = 0;
@@ -258,8 +291,8 @@ static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
 				MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, h,
 				MHD_OPTION_CONNECTION_LIMIT, connections > threads ? connections : threads,
 				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
-				MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS, MHD_OPTION_ARRAY,
-				pool, MHD_OPTION_END);
+				MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_FIRST_SECONDS,
+				MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
 }
 
 int http_start(const struct http_options *o, struct engine *e, struct http **ret_h, struct buf *why)

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -192,6 +193,46 @@ class Http(OnFake):
         c.request("GET", "/health", headers={"X-Long": "x" * 50000, "X-Longer": "x" * 200000})
         self.assertIn(c.getresponse().status, (413, 431))
         c.close()
+
+    def raw(self, text):
+        """Everything that comes until the server closes the connection."""
+        with socket.create_connection(("127.0.0.1", self.fake.port), timeout=30) as c:
+            c.sendall(text)
+            return b"".join(iter(lambda: c.recv(65536), b""))
+
+    def test_requests_that_two_readers_could_frame_differently(self):
+        body = json.dumps(chat("s")).encode()
+        after = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        for name, headers in (("same lengths", b"Host: x\r\nContent-Length: %d\r\nContent-Length: %d\r\n" % ((len(body),) * 2)),
+                              ("other lengths", b"Host: x\r\nContent-Length: %d\r\nContent-Length: 0\r\n" % len(body)),
+                              ("length and chunks", b"Host: x\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n" % len(body)),
+                              ("unknown coding", b"Host: x\r\nTransfer-Encoding: gzip\r\n"),
+                              ("two codings", b"Host: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"),
+                              ("two hosts", b"Host: x\r\nHost: y\r\nContent-Length: %d\r\n" % len(body)),
+                              ("no host", b"Content-Length: %d\r\n" % len(body)),
+                              ("space before a colon", b"Host: x\r\nContent-Length : %d\r\n" % len(body)),
+                              ("no colon", b"Host: x\r\nContent-Length\r\n"),
+                              ("negative length", b"Host: x\r\nContent-Length: -1\r\n"),
+                              ("trailing letters in a length", b"Host: x\r\nContent-Length: 5x\r\n")):
+            for method, path in ((b"POST", PATH.encode()), (b"GET", b"/version")):
+                with self.subTest(name=name, method=method):
+                    got = self.raw(b"%s %s HTTP/1.1\r\nContent-Type: application/json\r\n%s\r\n%s%s"
+                                   % (method, path, headers, body, after))
+                    self.assertTrue(got.startswith(b"HTTP/1.1 400 "), got)
+                    self.assertNotIn(b"HTTP/1.1 200 ", got)
+                    if name not in ("no colon", "negative length", "trailing letters in a length"):  # libmicrohttpd's own
+                        self.assertEqual(got.count(b"HTTP/1.1 "), 1, got)
+                        self.assertEqual(json.loads(got.partition(b"\r\n\r\n")[2])["error"]["code"], "invalid_value")
+        self.assertEqual(self.fake.command("counts"), "0 0")
+        self.assertEqual(self.raw(after)[:13], b"HTTP/1.1 200 ")
+
+    def test_client_that_sends_no_head_is_soon_let_go(self):
+        began = time.monotonic()
+        with socket.create_connection(("127.0.0.1", self.fake.port), timeout=30) as c:
+            c.sendall(b"GET /version HTTP/1.1\r\nHo")
+            while c.recv(65536):
+                pass
+        self.assertLess(time.monotonic() - began, 20)
 
     def test_media_types(self):
         for headers in ({"Content-Type": "text/plain"}, {"Content-Type": ""}, {"Content-Type": "application/jsonx"},
