@@ -83,7 +83,9 @@ void chat_json_add_logprob(json_t **io_logprobs, const struct tokenizer *t, cons
 
 void chat_json_error(const struct gen_event *ev, struct error *err)
 {
-	if (ev->finish == GEN_CANCELLED)
+	if (ev->finish == GEN_CANCELLED && ev->rc == RC_DRAINING)
+		error_set(err, RC_DRAINING, NULL, "the server is shutting down");
+	else if (ev->finish == GEN_CANCELLED)
 		error_set(err, RC_CANCELLED, NULL, "the request was cancelled");
 	else
 		error_set(err, ev->rc ? ev->rc : RC_INTERNAL, NULL, "%s",

@@ -54,7 +54,8 @@ static void chat_route_pump(struct exchange *x, struct chat_route *cr)
 		generation_usage(cr->generation, &usage);
 		if (ev.kind == GEN_EV_FINISH && !chat_json_finish(ev.finish))
 			snprintf(x->failed, sizeof x->failed, "%s",
-				 ev.finish == GEN_CANCELLED ? "cancelled" : "error");
+				 ev.finish != GEN_CANCELLED ? "error" :
+				 ev.rc == RC_DRAINING ? "draining" : "cancelled");
 		chat_stream_event(&cr->stream, &ev, &usage, &x->out);
 		gen_event_fini(&ev);
 	}

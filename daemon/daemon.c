@@ -121,7 +121,7 @@ static void daemon_cancel_all(struct daemon *d)
 
 		record_view(r[i], &v);
 		if (v.finish == GEN_RUNNING)
-			engine_cancel(d->engine, v.id);
+			engine_cancel(d->engine, v.id, RC_DRAINING);
 		record_unref(&r[i]);
 	}
 }

@@ -253,7 +253,7 @@ int verb_request_cancel(struct call *c, json_t **ret_reply, struct buf *why)
 	const char *id = call_string(c, "id", "");
 	int r = daemon_need_engine(c->daemon, why);
 
-	r = r ? r : engine_cancel(c->daemon->engine, id);
+	r = r ? r : engine_cancel(c->daemon->engine, id, RC_CANCELLED);
 	if (r == RC_NOT_FOUND)
 		return buf_why(why, r, "no running request '%.64s'", id);
 	if (!r)

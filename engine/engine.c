@@ -233,7 +233,7 @@ static int engine_admits(const struct engine *e, struct buf *why)
 	if (s->failed)
 		return buf_why(why, RC_NOT_READY, "the engine has stopped: %s", s->why_failed);
 	if (s->draining)
-		return buf_why(why, RC_DRAINING, "the server is shutting down");
+		return buf_why(why, RC_DRAINING, "the server is draining: it takes no new requests now");
 	if (s->queued >= e->max_queued)
 		return buf_why(why, RC_BUSY, "%d requests are waiting already", s->queued);
 	return 0;
@@ -394,7 +394,7 @@ struct record *engine_record(struct engine *e, const char *id)
 	return ring_find(e->ring, id);
 }
 
-int engine_cancel(struct engine *e, const char *id)
+int engine_cancel(struct engine *e, const char *id, int why)
 {
 	int rc = RC_NOT_FOUND;
 
@@ -402,7 +402,7 @@ int engine_cancel(struct engine *e, const char *id)
 	list_each(r, &e->live, struct request, live) {
 		if (strcmp(generation_id(r->gen), id) != 0)
 			continue;
-		generation_stop(r->gen);
+		generation_stop(r->gen, why);
 		e->woken = true;
 		rc = 0;
 	}

@@ -90,7 +90,8 @@ void engine_status(struct engine *e, struct engine_status *ret_s);
 int engine_records(struct engine *e, struct record **ret_r, int max);
 /* By request id; NULL when unknown or evicted. The caller unrefs. */
 struct record *engine_record(struct engine *e, const char *id);
-/* Asks the request to stop at the next step; RC_NOT_FOUND. */
-int engine_cancel(struct engine *e, const char *id);
+/* Asks the request to stop at the next step, and tells its consumer why: RC_CANCELLED (someone wanted it) or
+ * RC_DRAINING (the server stops). RC_NOT_FOUND. */
+int engine_cancel(struct engine *e, const char *id, int why);
 
 #endif

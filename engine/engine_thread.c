@@ -69,10 +69,11 @@ static void engine_fail_request(struct engine *e, struct request *r, int rc, con
 static bool engine_reap(struct engine *e, struct request *r)
 {
 	struct request_end end;
+	int why = generation_stopped(r->gen);
 
-	if (!generation_stopped(r->gen))
+	if (!why)
 		return false;
-	request_cancelled(r, &end);
+	request_cancelled(r, why, &end);
 	engine_end(e, r, &end);
 	return true;
 }
@@ -304,7 +305,7 @@ static void engine_step(struct engine *e)
 static void engine_stop_all(struct engine *e, struct list *queue)
 {
 	list_each(t, queue, struct sched_task, link)
-		generation_stop(engine_request(t)->gen);
+		generation_stop(engine_request(t)->gen, RC_DRAINING);
 	engine_reap_all(e, queue);
 }
 

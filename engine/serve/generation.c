@@ -8,6 +8,7 @@
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
+#include "engine/base/rc.h"
 #include "engine/serve/generation_put.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ struct generation {
 	char *id;
 	void (*notify)(void *arg); void *arg;
 	void (*wake)(void *arg); void *wake_arg;
-	atomic_bool stop;
+	atomic_int stop;       /* why; 0: no */
 	atomic_int n_events;
 	struct lock lock;      /* everything below */
 	pthread_cond_t cond;   /* events came, or a notify call ended */
@@ -231,12 +232,15 @@ void generation_set_usage(struct generation *g, const struct gen_usage *u)
 	lock_drop(&g->lock);
 }
 
-void generation_stop(struct generation *g)
+void generation_stop(struct generation *g, int why)
 {
-	atomic_store(&g->stop, true);
+	int none = 0;
+
+	must(why < 0);
+	atomic_compare_exchange_strong(&g->stop, &none, why);
 }
 
-bool generation_stopped(const struct generation *g)
+int generation_stopped(const struct generation *g)
 {
 	return atomic_load(&g->stop);
 }
@@ -322,7 +326,7 @@ void generation_usage(struct generation *g, struct gen_usage *ret_u)
 
 static void generation_stop_and_wake(struct generation *g)
 {
-	generation_stop(g);
+	generation_stop(g, RC_CANCELLED);
 	if (g->wake)
 		g->wake(g->wake_arg);
 }

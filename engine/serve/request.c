@@ -370,9 +370,10 @@ bool request_sample(struct request *r, struct sampler_work *w, const float *logi
 
 /* ---- ending ---- */
 
-void request_cancelled(struct request *r, struct request_end *ret_end)
+void request_cancelled(struct request *r, int why, struct request_end *ret_end)
 {
 	request_complete(r, COMPLETION_CANCELLED, ret_end);
+	ret_end->rc = why;
 }
 
 void request_failed(struct request *r, int rc, const char *why, struct request_end *ret_end)

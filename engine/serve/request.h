@@ -78,7 +78,7 @@ void request_computed(struct request *r, int n);
 bool request_sample(struct request *r, struct sampler_work *w, const float *logits,
 		    struct request_end *ret_end);
 /* The other ways to end. */
-void request_cancelled(struct request *r, struct request_end *ret_end);
+void request_cancelled(struct request *r, int why, struct request_end *ret_end);
 void request_failed(struct request *r, int rc, const char *why, struct request_end *ret_end);
 /* Tells the record, drops the sequence. The consumer is told by request_tell, after the engine's books. */
 void request_close(struct request *r, const struct request_end *end);

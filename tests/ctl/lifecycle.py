@@ -185,7 +185,8 @@ def second_signal_forces():
         assert any("error" in c for c in chunks) or finish_reasons(chunks), chunks[-3:]
         assert d.process.wait(120) == 0
     with Daemon() as d:
-        in_stream(d, lambda: d.ctl("stop", "--now"))
+        chunks = in_stream(d, lambda: d.ctl("stop", "--now"))
+        assert [c["error"]["code"] for c in chunks if "error" in c] == ["draining"], chunks[-3:]
         assert d.process.wait(120) == 0
     LONG["max_tokens"] = 30
 

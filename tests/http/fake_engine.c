@@ -230,6 +230,7 @@ static void fake_step(struct generation *g, const char *s, size_t len)
 	case 't': fake_finish(g, GEN_TOOL_CALLS, 0, "tool_calls"); break;
 	case 'x': fake_finish(g, GEN_ERROR, RC_KERNEL, text); break;
 	case 'y': fake_finish(g, GEN_CANCELLED, RC_CANCELLED, "operator"); break;
+	case 'z': fake_finish(g, GEN_CANCELLED, RC_DRAINING, "cancelled"); break;
 	default: must_fail("a known step", __FILE__, __LINE__, __func__);
 	}
 }

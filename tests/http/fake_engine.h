@@ -11,7 +11,7 @@
  *   lID a token's logprob   LID the same, of reasoning   *N repeat the previous step N more times
  *   w wait for fake_engine_release() or a cancel
  *   s finish stop   n finish length   t finish tool_calls   i finish length, incomplete_tool_call
- *   xTEXT finish with RC_KERNEL   y finish cancelled by the operator
+ *   xTEXT finish with RC_KERNEL   y finish cancelled by the operator   z since the server stops
  * and, as the first step, refusals by engine_submit: Q busy, D draining, P context, IPATH invalid.
  * A script that ends without a finish stops. Text "\\0" gives a NUL byte. */
 struct engine *fake_engine_open(const char *model_dir);

@@ -74,6 +74,11 @@ class Streams(unittest.TestCase):
         self.assertEqual(json.loads(e[-2])["error"]["code"], "cancelled")
         self.assertEqual(e[-1], "[DONE]")
 
+    def test_cancelled_since_the_server_stops_says_so(self):
+        e = self.events("chalf|z")
+        self.assertEqual(json.loads(e[-2])["error"]["code"], "draining")
+        self.assertIn("shutting down", json.loads(e[-2])["error"]["message"])
+
     def test_logprobs_come_with_the_text_they_lead_to(self):
         e = [json.loads(x) for x in self.events("L5|rhm|l65|l66|cab|l1|s", logprobs=True, top_logprobs=1)[:-1]]
         found = [(c["delta"], [t["id"] for t in (c["logprobs"] or {}).get("content", [])],
@@ -203,11 +208,12 @@ class Whole(unittest.TestCase):
 
     def test_errors_of_the_engine(self):
         for script, status, code, param in (("xbroken", 500, "kernel", None), ("y", 499, "cancelled", None),
+                                            ("z", 503, "draining", None),
                                             ("Q", 503, "busy", None), ("D", 503, "draining", None),
                                             ("P", 400, "context_length_exceeded", "messages"),
                                             ("Imessages[3].content", 400, "invalid_value", "messages[3].content")):
             for stream in (False, True):
-                if stream and script in ("xbroken", "y"):
+                if stream and script in ("xbroken", "y", "z"):
                     continue  # those come after the stream began
                 got, headers, b = self.post(script, stream=stream)
                 self.assertEqual((got, b["error"]["code"], b["error"]["param"]), (status, code, param), script)

@@ -190,7 +190,7 @@ static void a_full_queue_is_busy_and_drain_is_draining(void **state)
 	assert_int_equal(rc, RC_BUSY); /* one may run, two wait */
 	assert_true(n == 3 || n == 4);
 	engine_drain(e);
-	test_refused(e, &s, RC_DRAINING, "shutting down");
+	test_refused(e, &s, RC_DRAINING, "draining");
 	engine_status(e, &st);
 	assert_true(st.draining && st.running + st.queued == n - 1);
 	while (--n > 0) {
@@ -254,10 +254,10 @@ static void cancel_by_id_tells_the_consumer(void **state)
 	s.id = "mine";
 	s.notify = test_count;
 	s.arg = &calls;
-	assert_int_equal(engine_cancel(e, "mine"), RC_NOT_FOUND);
+	assert_int_equal(engine_cancel(e, "mine", RC_CANCELLED), RC_NOT_FOUND);
 	g = test_submit(e, &s);
 	assert_string_equal(generation_id(g), "mine");
-	assert_int_equal(engine_cancel(e, "mine"), 0);
+	assert_int_equal(engine_cancel(e, "mine", RC_CANCELLED), 0);
 	a = test_read(&g);
 	assert_int_equal(a.finish, GEN_CANCELLED);
 	assert_true(calls > 0);

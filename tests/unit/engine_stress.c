@@ -108,7 +108,7 @@ static void stress_consume(struct stress_thread *t, struct generation *g, uint64
 		generation_cancel(g);
 		break;
 	case STRESS_CANCEL_ID:
-		engine_cancel(t->engine, generation_id(g));
+		engine_cancel(t->engine, generation_id(g), RC_CANCELLED);
 		break;
 	case STRESS_READ:
 	case STRESS_N_MANNER:

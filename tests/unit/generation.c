@@ -2,6 +2,7 @@
  * generation.c - tests of generation.c: order and merging of events, waiting, and the end of notify calls.
  * Threads: a producer and a consumer; worth a ThreadSanitizer run. */
 #include "engine/base/lock.h"
+#include "engine/base/rc.h"
 #include "engine/serve/generation_put.h"
 
 #include <errno.h>
@@ -105,8 +106,9 @@ static void cancel_mutes_and_stop_does_not(void **state)
 	generation_flush(g);
 	generation_flush(g); /* nothing new */
 	assert_int_equal(calls, 1);
-	generation_stop(g);
-	assert_true(generation_stopped(g));
+	generation_stop(g, RC_DRAINING);
+	generation_stop(g, RC_CANCELLED);
+	assert_int_equal(generation_stopped(g), RC_DRAINING);
 	generation_put_text(g, GEN_EV_CONTENT, 0, "y", 1);
 	generation_flush(g);
 	assert_int_equal(calls, 2);
