@@ -40,6 +40,27 @@ static int chat_messages_join(const struct field_at *m, json_t *parts, json_t **
 	return rc;
 }
 
+/* Names are written into the prompt between quotes: nothing there may end the quotes or the line. */
+static bool chat_messages_name_ok(const char *s)
+{
+	size_t n = strlen(s);
+
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)s[i]) && !strchr("_-.:/", s[i]))
+			return false;
+	return n > 0 && n <= CHAT_MAX_NAME;
+}
+
+static int chat_messages_name(const struct field_at *f, const char *name, struct error *err)
+{
+	if (!name)
+		return field_refuse(f, "name", err, RC_INVALID, "missing");
+	if (!chat_messages_name_ok(name))
+		return field_refuse(f, "name", err, RC_INVALID,
+				    "expected 1 to %d letters, digits or any of _-.:/", CHAT_MAX_NAME);
+	return 0;
+}
+
 /* The arguments of a call are JSON text; objects are accepted, since some clients send them parsed. */
 static int chat_messages_call(const struct field_at *call, struct error *err)
 {
@@ -56,10 +77,8 @@ static int chat_messages_call(const struct field_at *call, struct error *err)
 				    "\"%s\" calls are not supported, only function", type);
 	if (!f.object)
 		return field_refuse(call, "function", err, RC_INVALID, "missing");
-	if ((rc = field_string(&f, "name", &name, err)))
+	if ((rc = field_string(&f, "name", &name, err)) || (rc = chat_messages_name(&f, name, err)))
 		return rc;
-	if (!name)
-		return field_refuse(&f, "name", err, RC_INVALID, "missing");
 	args = field_any(&f, "arguments");
 	if (args && !json_is_string(args) && !json_is_object(args))
 		return field_wrong_type(&f, "arguments", args, "a string of JSON", err);
@@ -144,17 +163,6 @@ int chat_messages_parse(const struct field_at *body, json_t **ret_messages, stru
 
 /* ---- tools ---- */
 
-/* Names are written into the prompt between quotes: nothing there may end the quotes or the line. */
-static bool chat_messages_name_ok(const char *s)
-{
-	size_t n = strlen(s);
-
-	for (size_t i = 0; i < n; i++)
-		if (!isalnum((unsigned char)s[i]) && !strchr("_-.:/", s[i]))
-			return false;
-	return n > 0 && n <= CHAT_MAX_NAME;
-}
-
 static int chat_messages_tool(const struct field_at *tool, struct error *err)
 {
 	const char *type = "function", *name = NULL, *description = NULL;
@@ -174,10 +182,7 @@ static int chat_messages_tool(const struct field_at *tool, struct error *err)
 	    (rc = field_object(&f, "parameters", &parameters, err)) ||
 	    (rc = field_bool(&f, "strict", &strict, err)))
 		return rc;
-	if (!name || !chat_messages_name_ok(name))
-		return field_refuse(&f, "name", err, RC_INVALID,
-				    "expected 1 to %d letters, digits or any of _-.:/", CHAT_MAX_NAME);
-	return 0;
+	return chat_messages_name(&f, name, err);
 }
 
 /* Sets *ret_none; forcing a call needs constrained decoding, so it is refused rather than ignored. */
@@ -198,14 +203,13 @@ static int chat_messages_choice(const struct field_at *body, bool *ret_none, str
 	return 0;
 }
 
-int chat_messages_tools(const struct field_at *body, json_t **ret_tools, struct error *err)
+int chat_messages_tools(const struct field_at *body, json_t **ret_tools, bool *ret_none, struct error *err)
 {
 	json_t *tools = NULL;
-	bool none = false;
 	int rc = field_array(body, "tools", &tools, err);
 
 	if (!rc)
-		rc = chat_messages_choice(body, &none, err);
+		rc = chat_messages_choice(body, ret_none, err);
 	if (!rc && json_array_size(tools) > CHAT_MAX_TOOLS)
 		rc = field_refuse(body, "tools", err, RC_INVALID, "more than %d tools", CHAT_MAX_TOOLS);
 	for (size_t i = 0; !rc && i < json_array_size(tools); i++) {
@@ -217,6 +221,6 @@ int chat_messages_tools(const struct field_at *body, json_t **ret_tools, struct 
 	}
 	if (rc)
 		return rc;
-	*ret_tools = json_array_size(tools) && !none ? json_incref(tools) : NULL;
+	*ret_tools = json_array_size(tools) && !*ret_none ? json_incref(tools) : NULL;
 	return 0;
 }

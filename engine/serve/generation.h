@@ -18,6 +18,7 @@ struct generation_spec {
 	json_t *messages, *tools;     /* borrowed */
 	const int32_t *tokens; int n_tokens;
 	const char *text;             /* raw text, added tokens not recognised */
+	bool no_tools;                /* the answer has no calls, whatever tools there are in `messages` */
 	bool thinking;
 	enum gen_effort effort;
 	int max_tokens;               /* <= 0: what fits the context */

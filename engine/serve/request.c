@@ -158,6 +158,18 @@ static enum completion_mode request_mode(const struct request *r, const struct g
 	return r->prompt[r->n_prompt - 1] == r->env->think ? COMPLETION_THINKING : COMPLETION_CHAT;
 }
 
+/* In the request or, as the model's own encoder takes them, in a message. */
+static bool request_offers_tools(const struct generation_spec *spec)
+{
+	bool any = json_array_size(spec->tools) > 0;
+	json_t *m;
+	size_t i;
+
+	json_array_foreach(spec->messages, i, m)
+		any |= json_array_size(json_object_get(m, "tools")) > 0;
+	return any || !spec->messages;
+}
+
 static int request_machinery(struct request *r, const struct generation_spec *spec,
 			     const struct gen_sampling *set, struct buf *why)
 {
@@ -165,6 +177,7 @@ static int request_machinery(struct request *r, const struct generation_spec *sp
 	int rc;
 
 	o.mode = request_mode(r, spec);
+	o.no_tools = spec->no_tools || !request_offers_tools(spec);
 	o.emit = request_emit;
 	o.arg = r;
 	rc = completion_new(&o, &r->parser, why);

@@ -21,6 +21,7 @@ int completion_new(const struct completion_options *o, struct completion **ret_c
 	c->emit = o->emit;
 	c->arg = o->arg;
 	c->lex.spelled = o->spelled;
+	c->no_tools = o->no_tools;
 	c->reasoning = o->mode == COMPLETION_THINKING;
 	*ret_c = c;
 	return 0;
@@ -202,9 +203,9 @@ static void completion_end_parsed(struct completion *c)
 	completion_parse(c, true);
 	if (c->reasoning)
 		c->flags |= COMPLETION_OPEN_THINK;
-	if (c->state == COMPLETION_BLOCK)
+	if (c->state == COMPLETION_BLOCK && !c->no_tools)
 		c->flags |= c->in.len > c->pos ? COMPLETION_CUT_CALL : COMPLETION_OPEN_BLOCK;
-	else if (c->state != COMPLETION_TEXT && !c->muted)
+	else if (c->state != COMPLETION_TEXT && c->state != COMPLETION_BLOCK && !c->muted)
 		c->flags |= COMPLETION_CUT_CALL;
 }
 
@@ -213,6 +214,7 @@ static enum gen_finish completion_finish(const struct completion *c, enum comple
 	const char **ret_detail)
 {
 	bool eos = why == COMPLETION_EOS, incomplete = c->flags & (COMPLETION_CUT_CALL | COMPLETION_BAD_CALL);
+	bool unoffered = c->flags & COMPLETION_UNOFFERED_CALL;
 	const struct {
 		bool holds;
 		enum gen_finish finish;
@@ -220,6 +222,7 @@ static enum gen_finish completion_finish(const struct completion *c, enum comple
 	} rows[] = {
 		{ why == COMPLETION_CANCELLED, GEN_CANCELLED, "cancelled" },
 		{ c->stopped, GEN_STOP, "stop_string" },
+		{ unoffered && eos, GEN_STOP, "tool_call_without_tools" },
 		{ incomplete, eos ? GEN_STOP : GEN_LENGTH, "incomplete_tool_call" },
 		{ why == COMPLETION_CONTEXT, GEN_LENGTH, "context" },
 		{ why == COMPLETION_MAX_TOKENS, GEN_LENGTH, "max_tokens" },

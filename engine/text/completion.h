@@ -44,6 +44,7 @@ struct completion_options {
 	const char *const *stop; int n_stop; /* copied; matched in content only, after protocol markers */
 	/* Markers count however they are spelled (stored text), rather than as added tokens only. */
 	bool spelled;
+	bool no_tools; /* none were offered: calls are markup that is dropped */
 	completion_emit_f *emit; void *arg;
 };
 
@@ -75,9 +76,10 @@ enum completion_why { COMPLETION_EOS, COMPLETION_MAX_TOKENS, COMPLETION_CONTEXT,
 		"text after the calls: appended to the content (to the reasoning while it is open)") \
 	X(SECOND_BLOCK, "second_block", "a second block of calls: dropped, so that no call can run twice") \
 	X(DUP_PARAM, "dup_param", "a parameter given twice: the first value counts") \
-	X(CUT_CALL, "cut_call", "ended inside a call: it gets no TOOL_END and is left out of the message") \
+	X(CUT_CALL, "cut_call", "ended inside a call: it gets no TOOL_END and nobody runs it") \
 	X(OPEN_BLOCK, "open_block", "ended between calls: the whole ones count") \
 	X(BAD_CALL, "bad_call", "unreadable call: as CUT_CALL, its markup is dropped") \
+	X(UNOFFERED_CALL, "unoffered_call", "a call though no tools were offered: dropped whole") \
 	X(BAD_MARKUP, "bad_markup", \
 		"a damaged or unknown tag outside a call: the tag is dropped, the text around it kept") \
 	X(BAD_JSON, "bad_json", "a string=\"false\" value that is no JSON: passed as a JSON string") \
@@ -100,7 +102,7 @@ enum completion_flag {
 struct completion_verdict {
 	enum gen_finish finish; /* STOP, TOOL_CALLS, LENGTH, CANCELLED */
 	/* "eos", "stop_string", "tool_calls", "max_tokens", "context", "cancelled", "incomplete_tool_call",
-	 * "only_reasoning" (eos without content or calls), "empty". */
+	 * "tool_call_without_tools" (eos), "only_reasoning" (eos without content or calls), "empty". */
 	const char *detail;
 	int n_calls;            /* whole calls */
 	unsigned flags;         /* enum completion_flag */

@@ -87,7 +87,9 @@ void completion_begin_block(struct completion *c, const struct completion_tag *t
 		c->flags |= COMPLETION_SECOND_BLOCK;
 	if (tag->loose)
 		c->flags |= COMPLETION_LOOSE;
-	c->muted = c->block_done;
+	if (c->no_tools)
+		c->flags |= COMPLETION_UNOFFERED_CALL;
+	c->muted = c->block_done || c->no_tools;
 	c->state = COMPLETION_BLOCK;
 	c->gap = 0;
 	c->gap_lines = true;

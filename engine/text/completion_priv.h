@@ -37,6 +37,7 @@ struct completion {
 	bool tail;              /* calls came, and no text since */
 	bool block_done;        /* a whole block with calls came */
 	bool muted;             /* in a block that is dropped */
+	bool no_tools;          /* every block is */
 	bool stopped;           /* a stop string was found */
 	bool ended;             /* completion_end was called */
 	bool any_reasoning, any_content;

@@ -286,7 +286,7 @@ static json_t *fake_describe(const struct generation_spec *s)
 		json_object_set_new(bias, key, json_real((double)p->bias[i].bias));
 	}
 	o = json_pack("{s:O, s:O*, s:b, s:i, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:b, s:I, s:o, s:o, "
-		      "s:b, s:i, s:b, s:s}",
+		      "s:b, s:i, s:b, s:b, s:s}",
 		      "messages", s->messages, "tools", s->tools, "thinking", s->thinking, "effort",
 		      (int)s->effort, "max_tokens", s->max_tokens, "temperature", (double)p->temperature,
 		      "top_p", (double)p->top_p, "min_p", (double)p->min_p, "top_k", p->top_k,
@@ -294,7 +294,7 @@ static json_t *fake_describe(const struct generation_spec *s)
 		      (double)p->presence_penalty, "frequency_penalty", (double)p->frequency_penalty,
 		      "has_seed", p->has_seed, "seed", (json_int_t)p->seed, "bias", bias, "stop", stops,
 		      "logprobs", p->logprobs, "top_logprobs", p->top_logprobs, "ignore_eos", p->ignore_eos,
-		      "label", s->label);
+		      "no_tools", s->no_tools, "label", s->label);
 	must(o);
 	return o;
 }

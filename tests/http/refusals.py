@@ -39,6 +39,8 @@ WRONG = [
     ({"messages": [USER, {"role": "assistant", "tool_calls": [{"function": {}}]}]}, "messages[1].tool_calls[0].function.name"),
     ({"messages": [USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 1}}]}]},
      "messages[1].tool_calls[0].function.arguments"),
+    ({"messages": [USER, {"role": "assistant", "tool_calls": [{"function": {"name": 'f" x="'}}]}]}, "messages[1].tool_calls[0].function.name"),
+    ({"messages": [USER, {"role": "assistant", "tool_calls": [{"function": {"name": ""}}]}]}, "messages[1].tool_calls[0].function.name"),
     ({"messages": [USER, {"role": "tool", "tool_call_id": 1}]}, "messages[1].tool_call_id"),
     ({"model": 3}, "model"), ({"model": "other"}, "model"),
     ({"temperature": "1"}, "temperature"), ({"temperature": -0.1}, "temperature"), ({"temperature": 2.1}, "temperature"),
@@ -139,7 +141,9 @@ class Chat(OnFake):
 
     def test_tool_choice_none_hides_the_tools(self):
         self.fake.http("POST", PATH, {"messages": [USER], "tools": [TOOL], "tool_choice": "none"})
-        self.assertNotIn("tools", json.loads(self.fake.command("last")))
+        last = json.loads(self.fake.command("last"))
+        self.assertNotIn("tools", last)
+        self.assertTrue(last["no_tools"])
 
     def test_malformed_bodies(self):
         for raw in (b"", b"{", b"[]", b"3", b"null", b'{"messages":', b"{} x", b'{"a":1,"a":2}', b'{"a":"\\u0000"}', b'{"a\\u0000":1}',

@@ -82,7 +82,7 @@ struct play {
 	enum completion_mode mode;
 	const char *stop[GEN_MAX_STOPS];
 	int n_stop;
-	bool spelled;
+	bool spelled, no_tools;
 	enum completion_why why;
 	size_t chunk;              /* bytes at a time; 0: by the tiny tokenizer's tokens */
 };
@@ -120,7 +120,7 @@ static void play(const struct play *p, const char *text, struct trace *ret_t,
 	struct completion_verdict *ret_v)
 {
 	struct completion_options o = { .mode = p->mode, .stop = p->stop, .n_stop = p->n_stop,
-		.spelled = p->spelled, .emit = trace_event, .arg = ret_t };
+		.spelled = p->spelled, .no_tools = p->no_tools, .emit = trace_event, .arg = ret_t };
 	struct completion *c = NULL;
 
 	buf_clear(&ret_t->text);
@@ -318,6 +318,28 @@ static void test_stray_markers(void **state)
 	expect(chat, "<think>a</think>b", "R(a)C(b)", "eos", COMPLETION_STRAY_MARKER);
 	expect(thinking, "a</think>b</think>c<think>d</think>e", "R(a)C(bc)R(d)C(e)", "eos",
 		COMPLETION_STRAY_MARKER);
+}
+
+static void test_call_without_tools_is_dropped(void **state)
+{
+	static const struct play none = { .mode = COMPLETION_CHAT, .no_tools = true };
+	static const struct play cut = { .mode = COMPLETION_CHAT, .no_tools = true,
+		.why = COMPLETION_MAX_TOKENS };
+	static const struct play think = { .mode = COMPLETION_THINKING, .no_tools = true };
+	const unsigned flag = COMPLETION_UNOFFERED_CALL;
+
+	(void)state;
+	expect(none, "Look." CALLS F_OSLO CALLS_END, "C(Look.)", "tool_call_without_tools", flag);
+	expect(none, CALLS F_OSLO F_OSLO CALLS_END, "", "tool_call_without_tools", flag);
+	expect(none, "a" CALLS F_OSLO, "C(a)", "tool_call_without_tools", flag);
+	expect(none, "\n\n" F_OSLO, "", "tool_call_without_tools", flag | COMPLETION_LOOSE);
+	expect(none, CALLS INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"true\">x", "",
+		"tool_call_without_tools", flag);
+	expect(cut, "a" CALLS F_OSLO CALLS_END, "C(a)", "max_tokens", flag | COMPLETION_NO_END);
+	expect(cut, "a" CALLS INVOKE("f"), "C(a)", "max_tokens", flag | COMPLETION_NO_END);
+	expect(think, "why" CALLS F_OSLO CALLS_END "</think>Hi", "R(why)C(Hi)", "tool_call_without_tools",
+		flag | COMPLETION_CALL_IN_THINK | COMPLETION_TEXT_AFTER_CALL);
+	expect(none, "Hi", "C(Hi)", "eos", 0);
 }
 
 /* Behaviours 64, 65: one call, never lost, never twice. */
@@ -661,6 +683,7 @@ int main(void)
 		cmocka_unit_test(test_no_token_after_the_end),
 		cmocka_unit_test(test_open_think),
 		cmocka_unit_test(test_stray_markers),
+		cmocka_unit_test(test_call_without_tools_is_dropped),
 		cmocka_unit_test(test_call_in_think),
 		cmocka_unit_test(test_text_after_call),
 		cmocka_unit_test(test_duplicate_parameter),
