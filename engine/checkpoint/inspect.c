@@ -37,6 +37,26 @@ static double inspect_read(const struct inspect_report *r, const struct inventor
 	return it->row->scope == INVENTORY_EXPERT ? bytes * c->experts_per_tok / c->n_experts : bytes;
 }
 
+/* The experts of a block that is computed must share one format, as weights_open demands. */
+static void inspect_expert(struct inspect_report *r, const struct inventory_item *it)
+{
+	int at;
+
+	if (!it->mtp)
+		r->routed_fmt = r->routed_fmt == -1 || r->routed_fmt == it->fmt ? it->fmt : -2;
+	else if (r->inv.mtp_is_dspark || it->layer > 0)
+		return;
+	if (!r->first.data || r->first.layer != it->layer || r->first.mtp != it->mtp)
+		r->first = *it;
+	if (r->first.fmt == it->fmt && r->first.sfmt == it->sfmt)
+		return;
+	at = r->inv.n[INVENTORY_MISMATCHED]++;
+	if (at < INVENTORY_MAX_TEXTS)
+		buf_printf(&r->inv.text[INVENTORY_MISMATCHED][at],
+			   "%s: tensor %s: expected the number format of the block's first expert, found another",
+			   checkpoint_file_name(r->ck, it->data), it->name);
+}
+
 static int inspect_item(void *arg, const struct inventory_item *it)
 {
 	struct inspect_report *r = arg;
@@ -48,8 +68,8 @@ static int inspect_item(void *arg, const struct inventory_item *it)
 	n->bytes += it->bytes;
 	f->read += inspect_read(r, it);
 	*(it->mtp ? &r->mtp_parameters : &r->parameters) += values;
-	if (it->row->scope == INVENTORY_EXPERT && !it->mtp)
-		r->routed_fmt = r->routed_fmt == -1 || r->routed_fmt == it->fmt ? it->fmt : -2;
+	if (it->row->scope == INVENTORY_EXPERT)
+		inspect_expert(r, it);
 	return 0;
 }
 

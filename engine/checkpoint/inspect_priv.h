@@ -36,6 +36,7 @@ struct inspect_report {
 	struct inspect_family family[INVENTORY_N_FAMILY];
 	int64_t parameters, mtp_parameters;  /* logical values of expected tensors, scales not counted */
 	int routed_fmt; /* enum dsv4_wfmt of the routed experts, -1 without, -2 several */
+	struct inventory_item first;         /* of the routed experts of the block that is being walked */
 	int layers[3];                       /* with ratio 0, 4, 128 */
 	struct inspect_kv kv[INSPECT_N_KV];
 };

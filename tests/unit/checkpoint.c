@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/inspect.h"
 #include "engine/checkpoint/safetensors_write.h"
 #include "engine/checkpoint/weights.h"
 
@@ -208,6 +209,7 @@ static void formats_follow_from_dtypes(void **state)
 {
 	static const float zeros[128 * 128];
 	struct safetensors_entry *e = named("layers.0.attn.wq_a.weight");
+	struct buf out = { 0 }, why = { 0 };
 	struct model_weights *w;
 
 	(void)state;
@@ -227,6 +229,11 @@ static void formats_follow_from_dtypes(void **state)
 	write_all();
 	is_refused(RC_UNSUPPORTED, "model.safetensors: tensor layers.1.ffn.experts.2.w3.weight: expected the number "
 				   "format of the block's first expert");
+	assert_int_equal(inspect_describe(dir, false, &out, &why), RC_MODEL);
+	assert_non_null(strstr(buf_str(&why), "mismatched: model.safetensors: tensor layers.1.ffn.experts.2.w3"));
+	assert_non_null(strstr(buf_str(&out), "mismatched: 1\n"));
+	buf_fini(&out);
+	buf_fini(&why);
 }
 
 /* ---- what is refused, and how it says so ---- */
