@@ -11,24 +11,27 @@
 
 #define CHAT_MAX_NAME 128
 
-/* Joins the text parts with a blank line, as the model's own encoder joins those of a tool result. */
-static int chat_messages_join(const struct field_at *m, json_t *parts, json_t **ret_text, struct error *err)
+/* Joins the text parts with a blank line, as the model's own encoder joins those of a tool result. An
+ * assistant's refusal, which histories from other servers hold, is text that it said. */
+static int chat_messages_join(const struct field_at *m, bool assistant, json_t *parts, json_t **ret_text,
+			      struct error *err)
 {
 	struct buf text = { 0 };
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < json_array_size(parts); i++) {
-		const char *type = "text", *s = NULL;
+		const char *type = "text", *s = NULL, *key;
 		struct field_at part;
 
 		if ((rc = field_element(m, "content", parts, i, &part, err)) ||
 		    (rc = field_string(&part, "type", &type, err)))
 			break;
-		if (strcmp(type, "text") && strcmp(type, "input_text") && strcmp(type, "output_text"))
+		key = assistant && !strcmp(type, "refusal") ? "refusal" : "text";
+		if (strcmp(type, key) && strcmp(type, "input_text") && strcmp(type, "output_text"))
 			rc = field_refuse(&part, "type", err, RC_UNSUPPORTED,
 					  "\"%s\" parts are not supported, only text", type);
-		else if (!(rc = field_string(&part, "text", &s, err)) && !s)
-			rc = field_refuse(&part, "text", err, RC_INVALID, "missing");
+		else if (!(rc = field_string(&part, key, &s, err)) && !s)
+			rc = field_refuse(&part, key, err, RC_INVALID, "missing");
 		else if (!rc && i > 0)
 			buf_adds(&text, "\n\n");
 		if (!rc)
@@ -120,7 +123,7 @@ static int chat_messages_one(const struct field_at *m, json_t **ret_m, struct er
 		*ret_m = json_incref(m->object);
 		return 0;
 	}
-	rc = chat_messages_join(m, content, &text, err);
+	rc = chat_messages_join(m, !strcmp(role, "assistant"), content, &text, err);
 	if (rc)
 		return rc;
 	*ret_m = json_copy(m->object);

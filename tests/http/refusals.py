@@ -31,6 +31,8 @@ WRONG = [
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
     ({"messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}, "messages[0].content[0].text"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
+    ({"messages": [{"role": "user", "content": [{"type": "refusal", "refusal": "No."}]}]}, "messages[0].content[0].type"),
+    ({"messages": [USER, {"role": "assistant", "content": [{"type": "refusal"}]}]}, "messages[1].content[0].refusal"),
     ({"messages": [USER, {"role": "assistant", "reasoning_content": 1}]}, "messages[1].reasoning_content"),
     ({"messages": [USER, {"role": "assistant", "tool_calls": {}}]}, "messages[1].tool_calls"),
     ({"messages": [USER, {"role": "assistant", "tool_calls": [1]}]}, "messages[1].tool_calls[0]"),
@@ -102,6 +104,8 @@ RIGHT = [
     ({"reasoning_effort": "max", "thinking": {"type": "disabled"}}, {"thinking": False}),
     ({"messages": [{"role": "user", "content": [{"type": "text", "text": "sone"}, {"type": "text", "text": "two"}]}]},
      {"messages": [{"role": "user", "content": "sone\n\ntwo"}]}),
+    ({"messages": [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, USER]},
+     {"messages": [USER, {"role": "assistant", "content": "No."}, USER]}),
     ({"store": True, "user": 7, "metadata": {"x": 1}, "made_up": [1], "response_format": {"type": "text"}, "n": 1,
       "parallel_tool_calls": True, "functions": None}, {"thinking": True}),
 ]
