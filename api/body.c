@@ -6,6 +6,11 @@
 #include "engine/base/rc.h"
 
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BODY_NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 /* Counts brackets and commas outside strings. Wrong JSON may be miscounted, but never allocates. */
 static int body_scan(const char *s, size_t len, struct error *err)
@@ -41,6 +46,43 @@ static int body_scan(const char *s, size_t len, struct error *err)
 	return 0;
 }
 
+/* The field of the body that the byte before `end` belongs to, for a message; "" for one with an unusual name.
+ * What stands before has been read as JSON. */
+static void body_field_at(const char *s, size_t end, char *ret_name, size_t cap)
+{
+	size_t from = 0, n = 0;
+	int depth = 0;
+
+	ret_name[0] = '\0';
+	for (size_t i = 0; i < end; i++) {
+		if (s[i] == '"') {
+			from = ++i;
+			while (i < end && s[i] != '"')
+				i += s[i] == '\\' ? 2 : 1;
+			n = i - from;
+		} else if (s[i] == '{' || s[i] == '[') {
+			depth++;
+		} else if (s[i] == '}' || s[i] == ']') {
+			depth--;
+		} else if (s[i] == ':' && depth == 1) {
+			bool plain = n < cap && strspn(s + from, BODY_NAME_CHARACTERS) >= n;
+
+			snprintf(ret_name, cap, "%.*s", plain ? (int)n : 0, s + from);
+		}
+	}
+}
+
+static int body_number_error(const char *s, size_t len, const json_error_t *e, struct error *err)
+{
+	size_t at = e->position > 0 && (size_t)e->position < len ? (size_t)e->position : len;
+	char name[64];
+
+	body_field_at(s, at, name, sizeof name);
+	return error_set(err, RC_JSON, name, "%s%sa number out of range (line %d, column %d): integers go from "
+			 "%lld to %lld, others to 1.8e308", name, *name ? ": " : "", e->line, e->column,
+			 (long long)INT64_MIN, (long long)INT64_MAX);
+}
+
 int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err)
 {
 	json_error_t e;
@@ -59,6 +101,8 @@ int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err)
 		if (code == json_error_null_character || code == json_error_null_byte_in_key)
 			return error_set(err, RC_JSON, NULL, "NUL characters are not accepted (line %d)",
 					 e.line);
+		if (code == json_error_numeric_overflow)
+			return body_number_error(s, len, &e, err);
 		return error_set(err, RC_JSON, NULL, "malformed JSON: %s (line %d, column %d)", e.text,
 				 e.line, e.column);
 	}

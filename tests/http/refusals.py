@@ -157,6 +157,16 @@ class Chat(OnFake):
                 e = self.refused(400, *self.fake.http("POST", PATH, raw))
                 self.assertEqual(e["code"], "invalid_json")
 
+    def test_integers_beyond_64_bits(self):
+        for raw, param in ((b'{"seed":9223372036854775808,"messages":[]}', "seed"),
+                           (b'{"messages":[{"a":1,"seed":2}],"top_k" : -9223372036854775809}', "top_k"),
+                           (b'{"max_tokens":1, "x":"\\"}[9,", "logit_bias":{"5":99999999999999999999}}', "logit_bias"),
+                           (b'{"tools":[{"x":[1,99999999999999999999]}]}', "tools")):
+            with self.subTest(raw=raw):
+                e = self.refused(400, *self.fake.http("POST", PATH, raw))
+                self.assertEqual((e["code"], e["param"]), ("invalid_json", param))
+                self.assertIn("9223372036854775807", e["message"])
+
     def test_depth_and_count(self):
         deep = b'{"x":' + b"[" * 63 + b"]" * 63 + b',"messages":[{"role":"user","content":"s"}]}'
         self.assertEqual(self.fake.http("POST", PATH, deep)[0], 200)
