@@ -46,8 +46,8 @@ static int body_scan(const char *s, size_t len, struct error *err)
 	return 0;
 }
 
-/* The field of the body that the byte before `end` belongs to, for a message; "" for one with an unusual name.
- * What stands before has been read as JSON. */
+/* The field of the body that the byte before `end` belongs to, for a message; "" for one with an unusual
+ * name. What stands before has been read as JSON. */
 static void body_field_at(const char *s, size_t end, char *ret_name, size_t cap)
 {
 	size_t from = 0, n = 0;
@@ -78,8 +78,8 @@ static int body_number_error(const char *s, size_t len, const json_error_t *e, s
 	char name[64];
 
 	body_field_at(s, at, name, sizeof name);
-	return error_set(err, RC_JSON, name, "%s%sa number out of range (line %d, column %d): integers go from "
-			 "%lld to %lld, others to 1.8e308", name, *name ? ": " : "", e->line, e->column,
+	return error_set(err, RC_JSON, name, "%s%sa number out of range (line %d, column %d): integers go "
+			 "from %lld to %lld, others to 1.8e308", name, *name ? ": " : "", e->line, e->column,
 			 (long long)INT64_MIN, (long long)INT64_MAX);
 }
 

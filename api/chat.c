@@ -74,8 +74,8 @@ static void chat_begin_call(struct chat *ch, const struct gen_event *ev)
 static void chat_end(struct chat *ch, const struct gen_event *ev)
 {
 	ch->finish = ev->finish;
-	/* Cut off by a limit: shown as far as it came, as a stream has shown it. Nobody runs it: the finish is not
-	 * tool_calls. */
+	/* Cut off by a limit: shown as far as it came, as a stream has shown it. Nobody runs it: the finish is
+	 * not tool_calls. */
 	if (ch->call)
 		chat_end_call(ch);
 	buf_add(&ch->detail, ev->text, ev->len);

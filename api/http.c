@@ -23,7 +23,7 @@
 #define HTTP_MAX_HEADER_BYTES (32 * 1024) /* far below the memory above: the refusal is ours, in JSON */
 #define HTTP_MAX_HEADERS 100
 #define HTTP_IDLE_SECONDS 60
-#define HTTP_FIRST_SECONDS 10             /* until the first head is whole: nothing is known of the client yet */
+#define HTTP_FIRST_SECONDS 10             /* until the first head is whole */
 #define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
 
 struct http {
@@ -105,8 +105,8 @@ static bool http_header_is(struct exchange *x, const char *name, const char *wan
 }
 
 /* Where the body ends must not depend on who reads the head: a proxy in front could see another request than
- * we do. NULL when all is well. libmicrohttpd has a strict mode, which knows less than this and sends the head
- * of its refusals twice. */
+ * we do. NULL when all is well. libmicrohttpd's strict mode knows less than this, and sends the head of its
+ * refusals twice. */
 static const char *http_bad_framing(const struct http_header_sum *sum, bool old)
 {
 	if (sum->lengths > 1)

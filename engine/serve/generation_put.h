@@ -35,8 +35,8 @@ void generation_finish(struct generation *g, enum gen_finish finish, int rc, con
 void generation_flush(struct generation *g);
 void generation_set_usage(struct generation *g, const struct gen_usage *u);
 
-/* Marks as to be stopped on behalf of someone else, who says why (RC_CANCELLED, RC_DRAINING; the first counts):
- * the consumer is still told how it ended. Wakes nobody. */
+/* Marks as to be stopped on behalf of someone else, who says why (RC_CANCELLED, RC_DRAINING; the first
+ * counts): the consumer is still told how it ended. Wakes nobody. */
 void generation_stop(struct generation *g, int why);
 /* That reason; 0: goes on. */
 int generation_stopped(const struct generation *g);
