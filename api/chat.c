@@ -14,7 +14,7 @@ struct chat {
 	struct chat_head head;
 	char *id;
 	struct buf reasoning, content;
-	json_t *calls;                 /* complete ones; after FINISH also one that was cut off */
+	json_t *calls;                 /* complete ones */
 	json_t *call;                  /* the open one, without its arguments */
 	struct buf arguments;
 	json_t *logprobs;              /* NULL: none asked for */
@@ -52,6 +52,15 @@ void chat_free(struct chat **pch)
 	free(ch);
 }
 
+static void chat_begin_call(struct chat *ch, const struct gen_event *ev)
+{
+	json_decref(ch->call);
+	buf_clear(&ch->arguments);
+	ch->call = json_pack("{s:s, s:s, s:{s:o}}", "id", ev->tool_id ? ev->tool_id : "", "type", "function",
+			     "function", "name", error_text(ev->text, ev->len));
+	must(ch->call);
+}
+
 static void chat_end_call(struct chat *ch)
 {
 	must(ch->call);
@@ -61,23 +70,10 @@ static void chat_end_call(struct chat *ch)
 	ch->call = NULL;
 }
 
-static void chat_begin_call(struct chat *ch, const struct gen_event *ev)
-{
-	if (ch->call)
-		chat_end_call(ch);
-	buf_clear(&ch->arguments);
-	ch->call = json_pack("{s:s, s:s, s:{s:o}}", "id", ev->tool_id ? ev->tool_id : "", "type", "function",
-			     "function", "name", error_text(ev->text, ev->len));
-	must(ch->call);
-}
-
 static void chat_end(struct chat *ch, const struct gen_event *ev)
 {
+	/* A call that was cut off stays out: whoever gets a whole answer may run what stands in tool_calls. */
 	ch->finish = ev->finish;
-	/* Cut off by a limit: shown as far as it came, as a stream has shown it. Nobody runs it: the finish is
-	 * not tool_calls. */
-	if (ch->call)
-		chat_end_call(ch);
 	buf_add(&ch->detail, ev->text, ev->len);
 	if (!chat_json_finish(ev->finish))
 		chat_json_error(ev, &ch->error);
