@@ -222,9 +222,11 @@ class Tools(OnDaemon):
                 self.assertEqual((json.loads(call.function.arguments), n > whole - 8), ({"city": "Milan"}, True), n)
             self.assertNotIn("DSML", c.message.content or "")
 
-    def test_choice_none(self):
-        r = self.chat(self.ASK, OFF, tools=[WEATHER], tool_choice="none", max_tokens=20)
-        self.assertIsNone(r.choices[0].message.tool_calls)
+    def test_a_call_that_was_not_offered_is_no_call(self):
+        for fields in ({"tools": [WEATHER], "tool_choice": "none"}, {}):
+            c = self.chat(self.ASK, OFF, **fields).choices[0]
+            self.assertEqual((c.message.tool_calls, c.finish_reason), (None, "stop"), fields)
+            self.assertNotIn("DSML", c.message.content or "")
 
 
 class Errors(OnDaemon):
