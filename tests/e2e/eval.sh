@@ -1,26 +1,10 @@
 #!/bin/sh
 # dsv4-eval's command line: what it refuses, with which words and which exit status.
 set -eu
-eval="$top_builddir/dsv4-eval"
+program="$top_builddir/dsv4-eval"
 model="$top_srcdir/etc/tiny"
 cases="$top_srcdir/tests/data/golden/exact.safetensors"
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failed=0
-
-# want STATUS TEXT ARG...: the command ends with the status and says the text.
-want()
-{
-	status=$1 text=$2
-	shift 2
-	rc=0
-	"$eval" "$@" >"$dir/said" 2>&1 || rc=$?
-	if [ "$rc" -ne "$status" ] || ! grep -qF -- "$text" "$dir/said"; then
-		echo "dsv4-eval $*: exit $rc, wanted $status and \"$text\"; it said:" >&2
-		cat "$dir/said" >&2
-		failed=1
-	fi
-}
+. "$top_srcdir/tests/lib/want.sh"
 
 printf 'not a tensor file' >"$dir/junk"
 want 0 "usage: dsv4-eval --model DIR" --help

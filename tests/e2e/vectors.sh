@@ -1,24 +1,8 @@
 #!/bin/sh
 # tests/vectors' command line: a file that proves nothing is an error, not "0 failed".
 set -eu
-vectors="$top_builddir/tests/vectors"
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-failed=0
-
-# want STATUS TEXT ARG...: the command ends with the status and says the text.
-want()
-{
-	status=$1 text=$2
-	shift 2
-	rc=0
-	"$vectors" "$@" >"$dir/said" 2>&1 || rc=$?
-	if [ "$rc" -ne "$status" ] || ! grep -qF -- "$text" "$dir/said"; then
-		echo "vectors $*: exit $rc, wanted $status and \"$text\"; it said:" >&2
-		cat "$dir/said" >&2
-		failed=1
-	fi
-}
+program="$top_builddir/tests/vectors"
+. "$top_srcdir/tests/lib/want.sh"
 
 echo '{}' >"$dir/none.json"
 echo '{"encode": [], "decode": []}' >"$dir/empty.json"
