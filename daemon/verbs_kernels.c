@@ -79,6 +79,18 @@ int verb_kernels_show(struct call *c, json_t **ret_reply, struct buf *why)
 	return 0;
 }
 
+/* True the first time p is met, and notes it; a set has at most KERNELS_MAX_PROVIDERS, more are not told. */
+static bool kernels_first(const struct dsv4_plugin **seen, int *n, const struct dsv4_plugin *p)
+{
+	for (int i = 0; i < *n; i++)
+		if (seen[i] == p)
+			return false;
+	if (*n == KERNELS_MAX_PROVIDERS)
+		return false;
+	seen[(*n)++] = p;
+	return true;
+}
+
 /* "ref", or "avx2+ref" where several providers share a family's slots of one phase. */
 static json_t *kernels_providers(const struct kset *ks, int family, int ph)
 {
@@ -90,14 +102,9 @@ static json_t *kernels_providers(const struct kset *ks, int family, int ph)
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int wf = 0; wf < DSV4_N_WFMT && (int)kset_op_family((enum dsv4_op)op) == family; wf++) {
 			const struct dsv4_plugin *p = kernels_at(ks, op, ph, wf)->provider;
-			int i = 0;
 
-			while (i < n && seen[i] != p)
-				i++;
-			if (i < n || n == KERNELS_MAX_PROVIDERS)
-				continue;
-			seen[n++] = p;
-			buf_printf(&names, "%s%s", names.len ? "+" : "", p->name);
+			if (kernels_first(seen, &n, p))
+				buf_printf(&names, "%s%s", names.len ? "+" : "", p->name);
 		}
 	s = json_string(buf_str(&names));
 	buf_fini(&names);
@@ -157,14 +164,9 @@ int verb_plugin_list(struct call *c, json_t **ret_reply, struct buf *why)
 		const struct dsv4_plugin *p = kernels_at(ks, k / DSV4_N_WFMT / DSV4_N_PHASE,
 							 k / DSV4_N_WFMT % DSV4_N_PHASE,
 							 k % DSV4_N_WFMT)->provider;
-		int i = 0;
 
-		while (i < n && seen[i] != p)
-			i++;
-		if (i < n || n == KERNELS_MAX_PROVIDERS)
-			continue;
-		seen[n++] = p;
-		json_array_append_new(list, plugin_row(p));
+		if (kernels_first(seen, &n, p))
+			json_array_append_new(list, plugin_row(p));
 	}
 	kset_unpin(&ks);
 	*ret_reply = json_pack("{s:o}", "plugins", list);
