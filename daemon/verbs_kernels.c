@@ -35,9 +35,9 @@ static json_t *kernels_slot(const struct kset *ks, int op, int ph, int wf, bool 
 	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "op", kset_op_name((enum dsv4_op)op),
 			 "family",
 			 kset_family_name(kset_op_family((enum dsv4_op)op)), "phase",
-			 kset_phase_name((enum dsv4_phase)ph), "wfmt", wfmt, "provider", s->provider->name,
+			 kset_phase_name((enum dsv4_phase)ph), "wfmt", wfmt, "provider", s->provider->plugin->name,
 			 "version",
-			 s->provider->version, "numerics", s->entry->tag);
+			 s->provider->plugin->version, "numerics", s->entry->tag);
 }
 
 /* The set asked for, pinned: NULL or its name or generation mean the active one, the only one there is. */
@@ -101,7 +101,7 @@ static json_t *kernels_providers(const struct kset *ks, int family, int ph)
 
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int wf = 0; wf < DSV4_N_WFMT && (int)kset_op_family((enum dsv4_op)op) == family; wf++) {
-			const struct dsv4_plugin *p = kernels_at(ks, op, ph, wf)->provider;
+			const struct dsv4_plugin *p = kernels_at(ks, op, ph, wf)->provider->plugin;
 
 			if (kernels_first(seen, &n, p))
 				buf_printf(&names, "%s%s", names.len ? "+" : "", p->name);
@@ -163,7 +163,7 @@ int verb_plugin_list(struct call *c, json_t **ret_reply, struct buf *why)
 	for (int k = 0; k < DSV4_N_OP * DSV4_N_PHASE * DSV4_N_WFMT; k++) {
 		const struct dsv4_plugin *p = kernels_at(ks, k / DSV4_N_WFMT / DSV4_N_PHASE,
 							 k / DSV4_N_WFMT % DSV4_N_PHASE,
-							 k % DSV4_N_WFMT)->provider;
+							 k % DSV4_N_WFMT)->provider->plugin;
 
 		if (kernels_first(seen, &n, p))
 			json_array_append_new(list, plugin_row(p));

@@ -12,6 +12,7 @@
 #include "engine/model/kset.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/model/numerics.h"
+#include "engine/plugin/plugin_map.h"
 #include "engine/text/prompt.h"
 #include "engine/serve/record.h"
 #include "engine/text/tokenizer.h"

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * dsv4_plugin.h - everything a kernel plugin needs to know, and all it may know.
  *
- * The life of a plugin. It is one shared object that exports one constant, `dsv4_plugin_descriptor`. The
- * daemon first reads the file without running it (the facts stand as JSON between two markers, see
- * DSV4_FACTS), copies it to a fresh name, tries it in a child process, then maps it, calls open(), warms it,
- * and checks each op against `ref` before a kernel set may use it. From then on the engine calls ops on its
- * own thread; an op may spread its work with host->parallel_for and returns when all of it is done. When no
- * set and no request uses the plugin any more, close() is called and the file is unmapped.
+ * The life of a plugin. It is one shared object that exports one constant, `dsv4_plugin_descriptor`; the macro
+ * DSV4_PLUGIN at the end of this header makes it from one table. The daemon first reads the file without
+ * running it (the same table stands in it as JSON between two markers), copies it to a fresh name, tries it in
+ * a child process, then maps the copy, calls open() and warm(), and checks each op against `ref` before a
+ * kernel set may use it. From then on the engine calls ops on its own thread; an op may spread its work with
+ * host->parallel_for and returns when all of it is done. When no set and no request uses the plugin any more,
+ * close() is called and the copy is unmapped. One plugin may be mapped several times at once, each time as a
+ * fresh copy with its own state.
  *
  * So a plugin keeps no threads, no atexit, no constructors, no thread-local destructors and no writable
- * globals, and imports nothing but libc and libm: each of those would outlive the mapping.
+ * globals, and imports nothing but libc and libm: each of those would outlive the mapping. What it must
+ * remember stands behind host->state.
  *
  * Rules for an op: read the argument struct, write only the documented outputs, allocate only with
  * host->scratch, return 0 or -errno. On the CPU every output element is summed in one order that depends
@@ -108,7 +111,14 @@ struct dsv4_host {
 	/* 64-byte aligned memory, not cleared, valid until the op returns; NULL if short. Not in a slice. */
 	void *(*scratch)(struct dsv4_exec *x, size_t bytes);
 	int (*n_threads)(struct dsv4_exec *x);
-	void (*log)(int level, const char *text);   /* in open(), warm(), close() only */
+
+	/* The rest is for open(), warm() and close(); ops may read `state`. */
+
+	/* 64-byte aligned, cleared; NULL if short. What close() has not released is reported as a leak. */
+	void *(*alloc)(const struct dsv4_host *host, size_t bytes);
+	void (*release)(const struct dsv4_host *host, void *p);      /* p may be NULL */
+	void (*log)(const struct dsv4_host *host, int level, const char *text); /* level as in syslog(3) */
+	void *state;                                /* what open() returned; this mapping's own */
 };
 
 /* ---- argument structs; each begins with its size ---- */
@@ -212,10 +222,12 @@ struct dsv4_compress {
 };
 
 /* score[t][n] = scale * sum_h max(q[t][h] . key[n], 0) * w[t][h] for n visible to t; other columns untouched.
- * A NaN product stays NaN. */
+ * A NaN product stays NaN. A token that sees no more than `k` rows keeps them all, so an op may leave early
+ * and not score it. */
 struct dsv4_index_score {
 	uint32_t size;
 	int32_t n_tok, n_head, dim, n_seq;
+	int32_t k;                        /* 0: every token is to be scored */
 	float scale;
 	const struct dsv4_seq *seq;       /* [n_seq]; uses key, ratio, pos0 */
 	const float *q;                   /* [n_tok][n_head][dim], rotated and rounded */
@@ -304,7 +316,9 @@ enum dsv4_op {
 
 typedef void dsv4_any_f(void); /* an op of any kind; cast to its own type before the call */
 
-/* What an op does to the numbers, for status and the check library. */
+/* What an op does to the numbers, for status and the check library. An op that is not LOSSY computes what its
+ * arguments ask for, at every value of prec, act and the roundings; a LOSSY one rounds as its tag says, whatever
+ * the arguments ask. */
 enum dsv4_numerics {
 	DSV4_EXACT,     /* same bits as ref */
 	DSV4_ORDER,     /* exact products, another summation order */
@@ -326,13 +340,69 @@ struct dsv4_plugin {
 	uint16_t abi_major, abi_minor;
 	uint32_t n_op;
 	const char *signature;            /* DSV4_BUILD_SIGNATURE */
-	const char *name, *version;       /* [a-z0-9-]{1,31}; digits and dots */
-	const char *cpu;                  /* features needed: names of /proc/cpuinfo, space-separated, or "" */
+	const char *name, *version;       /* [a-z0-9-]{1,31}; digits and dots, at most 31 */
+	const char *cpu, *gpu;            /* features needed: names of /proc/cpuinfo; of GPUs, e.g. "sm_90"; or "" */
 	const struct dsv4_op_entry *op;   /* [n_op] */
-	int (*open)(const struct dsv4_host *host);   /* may be NULL */
-	void (*close)(const struct dsv4_host *host); /* may be NULL */
+	/* Each may be NULL. 0 or -errno. open() makes the state; warm() does what should not fall on the first
+	 * request; close() undoes both, also after a warm() that failed. */
+	int (*open)(const struct dsv4_host *host, void **ret_state);
+	int (*warm)(const struct dsv4_host *host);
+	void (*close)(const struct dsv4_host *host);
 };
 
 #define DSV4_PLUGIN_SYMBOL "dsv4_plugin_descriptor"
+#define DSV4_PLUGIN_MAX_OPS 256
+
+/* ---- the descriptor and the facts, from one table ---- */
+
+/* The table is a macro of rows OP(op, phases, weights, numerics, tag, function), several per op if need be:
+ *
+ *     #define MY_OPS(OP) \
+ *             OP(hc_pre,  BOTH, ANY, LOSSY, "bf16-mix", my_hc_pre) \
+ *             OP(hc_post, BOTH, ANY, LOSSY, "bf16-mix", my_hc_post)
+ *     DSV4_PLUGIN("my-plugin", "1.0", "avx2 fma", "", MY_OPS, NULL, NULL, NULL)
+ *
+ * phases: PREFILL, DECODE or BOTH. weights: ANY (also for ops without a weight), one of F32, BF16, FP8, FP4,
+ * NVFP4, or FLOAT (F32 and BF16), E2M1 (FP4 and NVFP4), QUANT (FP8, FP4 and NVFP4). */
+#define DSV4_PHASES_PREFILL (1 << DSV4_PREFILL)
+#define DSV4_PHASES_DECODE (1 << DSV4_DECODE)
+#define DSV4_PHASES_BOTH (DSV4_PHASES_PREFILL | DSV4_PHASES_DECODE)
+#define DSV4_WEIGHTS_ANY (~0u)
+#define DSV4_WEIGHTS_F32 (1u << DSV4_W_F32)
+#define DSV4_WEIGHTS_BF16 (1u << DSV4_W_BF16)
+#define DSV4_WEIGHTS_FP8 (1u << DSV4_W_FP8)
+#define DSV4_WEIGHTS_FP4 (1u << DSV4_W_FP4)
+#define DSV4_WEIGHTS_NVFP4 (1u << DSV4_W_NVFP4)
+#define DSV4_WEIGHTS_FLOAT (DSV4_WEIGHTS_F32 | DSV4_WEIGHTS_BF16)
+#define DSV4_WEIGHTS_E2M1 (DSV4_WEIGHTS_FP4 | DSV4_WEIGHTS_NVFP4)
+#define DSV4_WEIGHTS_QUANT (DSV4_WEIGHTS_FP8 | DSV4_WEIGHTS_E2M1)
+
+#define DSV4_FACTS_BEGIN "<dsv4-facts>"
+#define DSV4_FACTS_END "</dsv4-facts>"
+#define DSV4_TEXT_(x) #x
+#define DSV4_TEXT(x) DSV4_TEXT_(x)
+
+/* The conditional makes the compiler compare the function's type with the op's. */
+#define DSV4_ENTRY(name, ph, weights, num, text, f) \
+	{ .size = sizeof(struct dsv4_op_entry), .op = DSV4_OP_##name, .phases = DSV4_PHASES_##ph, \
+	  .wfmts = DSV4_WEIGHTS_##weights, .numerics = DSV4_##num, .tag = text, \
+	  .fn = (dsv4_any_f *)(1 ? f : (dsv4_##name##_f *)0) },
+#define DSV4_FACT(op, phases, weights, numerics, tag, f) \
+	",{\"op\":\"" #op "\",\"phases\":\"" #phases "\",\"weights\":\"" #weights "\",\"numerics\":\"" #numerics \
+	"\",\"tag\":\"" tag "\"}"
+
+#define DSV4_PLUGIN(name_, version_, cpu_, gpu_, ops_, open_, warm_, close_) \
+	static const struct dsv4_op_entry dsv4_entries[] = { ops_(DSV4_ENTRY) }; \
+	__attribute__((used)) static const char dsv4_facts[] = DSV4_FACTS_BEGIN \
+		"[{\"abi\":\"" DSV4_TEXT(DSV4_ABI_MAJOR) "." DSV4_TEXT(DSV4_ABI_MINOR) "\",\"signature\":\"" \
+		DSV4_BUILD_SIGNATURE "\",\"name\":\"" name_ "\",\"version\":\"" version_ "\",\"cpu\":\"" cpu_ \
+		"\",\"gpu\":\"" gpu_ "\"}" ops_(DSV4_FACT) "]" DSV4_FACTS_END; \
+	extern const struct dsv4_plugin dsv4_plugin_descriptor; \
+	__attribute__((visibility("default"))) const struct dsv4_plugin dsv4_plugin_descriptor = { \
+		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, \
+		.abi_minor = DSV4_ABI_MINOR, .n_op = sizeof dsv4_entries / sizeof *dsv4_entries, \
+		.signature = DSV4_BUILD_SIGNATURE, .name = name_, .version = version_, .cpu = cpu_, .gpu = gpu_, \
+		.op = dsv4_entries, .open = open_, .warm = warm_, .close = close_, \
+	};
 
 #endif

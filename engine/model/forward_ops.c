@@ -9,7 +9,7 @@
 static int forward_failed(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, int rc)
 {
 	return buf_why(f->why, rc == -ENOMEM ? rc : RC_KERNEL, "%s of %s failed in layer %d, %s: %s",
-		kset_op_name(op), slot->provider->name, f->layer, kset_phase_name(f->phase), rc_text(rc));
+		kset_op_name(op), slot->provider->plugin->name, f->layer, kset_phase_name(f->phase), rc_text(rc));
 }
 
 #define OP(op, family, args, text) \
@@ -20,7 +20,7 @@ static int forward_failed(struct forward *f, enum dsv4_op op, const struct kset_
 \
 		a->size = sizeof *a; \
 		pool_scratch_reset(f->pool); \
-		rc = ((args##_f *)slot->fn)(pool_exec(f->pool), &pool_host, a); \
+		rc = ((args##_f *)slot->fn)(pool_exec(f->pool), &slot->provider->host, a); \
 		return rc == 0 ? 0 : forward_failed(f, DSV4_OP_##op, slot, rc); \
 	}
 #include "plugins/ops.def"

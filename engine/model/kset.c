@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * kset.c - immutable kernel sets: ref overlaid by plugin ops, resolved once to a flat table.
- * Threads: control builds, engine pins, anyone reads. Lock: none (atomic count). */
+ * Threads: control builds, engine pins, anyone reads, ops frees. Lock: none (atomic count). */
 #include "engine/model/kset.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -16,6 +16,10 @@ struct kset {
 	atomic_int pins;
 	uint64_t generation;
 	struct buf name;
+	void (*unused)(void *arg, struct kset *ks);
+	void *unused_arg;
+	struct provider *provider[KSET_MAX_OVERLAYS]; /* held; each once */
+	int n_provider;
 	struct kset_slot slot[DSV4_N_OP][DSV4_N_PHASE][DSV4_N_WFMT];
 };
 
@@ -127,8 +131,8 @@ int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *f
 		return kset_unknown("phase", spec, kset_phases, DSV4_N_PHASE, why);
 	ov->family = (enum dsv4_family)family;
 	ov->phase = phase;
-	ov->plugin = strcmp(eq + 1, ref_plugin.name) == 0 ? &ref_plugin : find ? find(arg, eq + 1) : NULL;
-	if (!ov->plugin)
+	ov->provider = strcmp(eq + 1, ref_plugin.name) == 0 ? &provider_ref : find ? find(arg, eq + 1) : NULL;
+	if (!ov->provider)
 		return buf_why(why, RC_NOT_FOUND, "\"%.96s\": no plugin \"%.64s\" is loaded", spec, eq + 1);
 	return 0;
 }
@@ -141,7 +145,7 @@ static bool kset_entry_ok(const struct dsv4_op_entry *e)
 }
 
 /* Fills what the entry offers of the wanted phases; returns the number of slots. */
-static int kset_put(struct kset *ks, const struct dsv4_plugin *p, const struct dsv4_op_entry *e, int phase)
+static int kset_put(struct kset *ks, struct provider *p, const struct dsv4_op_entry *e, int phase)
 {
 	int n = 0;
 
@@ -160,14 +164,14 @@ static int kset_put(struct kset *ks, const struct dsv4_plugin *p, const struct d
 
 static int kset_overlay(struct kset *ks, const struct kset_overlay *ov, struct buf *why)
 {
-	const struct dsv4_plugin *p = ov->plugin;
+	const struct dsv4_plugin *p = ov->provider->plugin;
 	int n = 0;
 
 	for (uint32_t i = 0; i < p->n_op; i++) {
 		if (!kset_entry_ok(&p->op[i]))
 			return buf_why(why, RC_PLUGIN, "plugin %s: op entry %u is malformed", p->name, i);
 		if (kset_ops[p->op[i].op].family == ov->family)
-			n += kset_put(ks, p, &p->op[i], ov->phase);
+			n += kset_put(ks, ov->provider, &p->op[i], ov->phase);
 	}
 	if (n == 0)
 		return buf_why(why, RC_KERNEL, "plugin %s offers nothing for %s%s%s", p->name,
@@ -180,7 +184,7 @@ static void kset_base(struct kset *ks)
 {
 	for (uint32_t i = 0; i < ref_plugin.n_op; i++) {
 		must(kset_entry_ok(&ref_plugin.op[i]));
-		kset_put(ks, &ref_plugin, &ref_plugin.op[i], -1);
+		kset_put(ks, &provider_ref, &ref_plugin.op[i], -1);
 	}
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
@@ -189,7 +193,7 @@ static void kset_base(struct kset *ks)
 }
 
 /* Bit per phase in which the plugin provides a slot of the family. */
-static unsigned kset_provides(const struct kset *ks, const struct dsv4_plugin *p, enum dsv4_family f)
+static unsigned kset_provides(const struct kset *ks, const struct provider *p, enum dsv4_family f)
 {
 	unsigned phases = 0;
 
@@ -201,7 +205,7 @@ static unsigned kset_provides(const struct kset *ks, const struct dsv4_plugin *p
 	return phases;
 }
 
-static void kset_name_part(struct buf *name, const struct dsv4_plugin *p, enum dsv4_family f, unsigned phases)
+static void kset_name_part(struct buf *name, const struct provider *p, enum dsv4_family f, unsigned phases)
 {
 	if (!phases)
 		return;
@@ -209,7 +213,7 @@ static void kset_name_part(struct buf *name, const struct dsv4_plugin *p, enum d
 	for (int ph = 0; ph < DSV4_N_PHASE; ph++)
 		if (phases == 1u << ph)
 			buf_printf(name, ".%s", kset_phases[ph]);
-	buf_printf(name, "=%s", p->name);
+	buf_printf(name, "=%s", p->plugin->name);
 }
 
 /* The name says what runs, not how it was asked for: an overlay hidden by a later one is not in it. */
@@ -217,16 +221,25 @@ static void kset_make_name(struct kset *ks, const struct kset_overlay *ov, int n
 {
 	for (int f = 0; f < DSV4_N_FAMILY; f++)
 		for (int i = 0; i < n_ov; i++) {
-			bool seen = ov[i].plugin == &ref_plugin;
+			bool seen = ov[i].provider == &provider_ref;
 
 			for (int j = 0; j < i; j++)
-				seen |= ov[j].plugin == ov[i].plugin;
+				seen |= ov[j].provider == ov[i].provider;
 			if (!seen)
-				kset_name_part(&ks->name, ov[i].plugin, (enum dsv4_family)f,
-					kset_provides(ks, ov[i].plugin, (enum dsv4_family)f));
+				kset_name_part(&ks->name, ov[i].provider, (enum dsv4_family)f,
+					kset_provides(ks, ov[i].provider, (enum dsv4_family)f));
 		}
 	if (!ks->name.len)
 		buf_adds(&ks->name, ref_plugin.name);
+}
+
+static void kset_hold(struct kset *ks, struct provider *p)
+{
+	for (int i = 0; i < ks->n_provider; i++)
+		if (ks->provider[i] == p)
+			return;
+	atomic_fetch_add(&p->users, 1);
+	ks->provider[ks->n_provider++] = p;
 }
 
 int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, struct buf *why)
@@ -240,8 +253,10 @@ int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, st
 	ks = mem_new(sizeof *ks);
 	ks->pins = 1;
 	kset_base(ks);
-	for (int i = 0; i < n_ov && rc == 0; i++)
+	for (int i = 0; i < n_ov && rc == 0; i++) {
+		kset_hold(ks, ov[i].provider);
 		rc = kset_overlay(ks, &ov[i], why);
+	}
 	if (rc < 0) {
 		kset_unpin(&ks);
 		return rc;
@@ -267,6 +282,28 @@ void kset_unpin(struct kset **pks)
 	*pks = NULL;
 	if (!ks || atomic_fetch_sub(&ks->pins, 1) > 1)
 		return;
+	if (ks->unused)
+		ks->unused(ks->unused_arg, ks);
+	else
+		kset_free(&ks);
+}
+
+void kset_when_unused(struct kset *ks, void (*fn)(void *arg, struct kset *ks), void *arg)
+{
+	ks->unused = fn;
+	ks->unused_arg = arg;
+}
+
+void kset_free(struct kset **pks)
+{
+	struct kset *ks = *pks;
+
+	*pks = NULL;
+	if (!ks)
+		return;
+	must(atomic_load(&ks->pins) == 0);
+	for (int i = 0; i < ks->n_provider; i++)
+		must(atomic_fetch_sub(&ks->provider[i]->users, 1) > 0);
 	buf_fini(&ks->name);
 	free(ks);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * kset.h - immutable kernel sets: ref overlaid by plugin ops, resolved once to a flat table.
- * Threads: control builds, engine pins, anyone reads. Lock: none (atomic count). */
+ * Threads: control builds, engine pins, anyone reads, ops frees. Lock: none (atomic count).
+ *
+ * A set holds its providers from build to free. The last unpin may come from the engine thread, so it frees
+ * only a set that nobody asked to be told of (kset_when_unused). */
 #ifndef ENGINE_KSET_H
 #define ENGINE_KSET_H
 
 #include "engine/base/buf.h"
-#include "plugins/dsv4_plugin.h"
+#include "engine/model/provider.h"
 
 #include <stdint.h>
 
@@ -14,21 +17,21 @@ struct kset;
 /* What one slot resolved to; every slot is always filled. */
 struct kset_slot {
 	dsv4_any_f *fn;
-	const struct dsv4_plugin *provider;
-	const struct dsv4_op_entry *entry;
+	struct provider *provider;
+	const struct dsv4_op_entry *entry; /* of provider->plugin */
 };
 
 /* "FAMILY[.PHASE]=PLUGIN", parsed. */
 struct kset_overlay {
 	enum dsv4_family family;
 	int phase;                 /* enum dsv4_phase, or -1: both */
-	const struct dsv4_plugin *plugin;
+	struct provider *provider;
 };
 
 #define KSET_MAX_OVERLAYS 64
 
-/* Finds a plugin by name; NULL when there is none. */
-typedef const struct dsv4_plugin *kset_find_f(void *arg, const char *name);
+/* Finds a provider by its plugin's name; NULL when there is none. */
+typedef struct provider *kset_find_f(void *arg, const char *name);
 
 /* Reads "FAMILY[.PHASE]=PLUGIN". RC_INVALID for the form, an unknown family or phase, RC_NOT_FOUND for an
  * unknown plugin; why names the choices. "ref" is always found; find may be NULL. */
@@ -39,7 +42,13 @@ int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *f
  * descriptor with a bad entry, RC_KERNEL when a plugin offers nothing for a family it is named for. */
 int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, struct buf *why);
 struct kset *kset_pin(struct kset *ks);
+/* Nulls *ks. The last unpin frees, or calls the function below instead. */
 void kset_unpin(struct kset **ks);
+/* Set before the set is shared: fn runs on whichever thread unpins last and must not block; somebody then calls
+ * kset_free(), on the ops thread where a provider might be closed next. */
+void kset_when_unused(struct kset *ks, void (*fn)(void *arg, struct kset *ks), void *arg);
+/* Nobody may have it pinned. Lets go of the providers. NULL is fine. */
+void kset_free(struct kset **ks);
 const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph,
 	enum dsv4_wfmt wf);
 /* "ref", or e.g. "indexer=indexer-bf16,attention.decode=attn-splitk". */

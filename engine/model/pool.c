@@ -113,7 +113,7 @@ static void pool_close_job(struct pool *p)
 	lock_drop(&p->lock);
 }
 
-static void pool_parallel_for(struct dsv4_exec *x, int64_t n, int64_t grain, dsv4_slice_f *fn, void *arg)
+void pool_parallel_for(struct dsv4_exec *x, int64_t n, int64_t grain, dsv4_slice_f *fn, void *arg)
 {
 	struct pool *p = x->pool;
 	struct pool_job job = { fn, arg, n, grain > 0 ? grain : 1 };
@@ -160,7 +160,7 @@ static void pool_chunks_free(struct dsv4_exec *x)
 	x->held = 0;
 }
 
-static void *pool_scratch(struct dsv4_exec *x, size_t bytes)
+void *pool_scratch(struct dsv4_exec *x, size_t bytes)
 {
 	struct pool_chunk *c = x->chunk;
 	void *p;
@@ -276,23 +276,7 @@ struct dsv4_exec *pool_exec(struct pool *p)
 	return &p->exec;
 }
 
-static int pool_n_threads(struct dsv4_exec *x)
+int pool_n_threads(struct dsv4_exec *x)
 {
 	return x->pool->n_thread;
 }
-
-static void pool_log(int level, const char *text)
-{
-	(void)level;
-	(void)text;
-}
-
-const struct dsv4_host pool_host = {
-	.size = sizeof(struct dsv4_host),
-	.abi_major = DSV4_ABI_MAJOR,
-	.abi_minor = DSV4_ABI_MINOR,
-	.parallel_for = pool_parallel_for,
-	.scratch = pool_scratch,
-	.n_threads = pool_n_threads,
-	.log = pool_log,
-};

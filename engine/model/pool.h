@@ -23,7 +23,13 @@ void pool_scratch_reset(struct pool *p);
 /* Bytes the scratch arena holds. */
 size_t pool_scratch_bytes(const struct pool *p);
 
-/* The table every op gets. Its log drops the text: the daemon puts its own in a copy for open(), close(). */
-extern const struct dsv4_host pool_host;
+/* The running half of the table that ops get; provider.c adds memory, log and state of each plugin. */
+void pool_parallel_for(struct dsv4_exec *x, int64_t n, int64_t grain, dsv4_slice_f *fn, void *arg);
+void *pool_scratch(struct dsv4_exec *x, size_t bytes);
+int pool_n_threads(struct dsv4_exec *x);
+#define POOL_HOST { \
+	.size = sizeof(struct dsv4_host), .abi_major = DSV4_ABI_MAJOR, .abi_minor = DSV4_ABI_MINOR, \
+	.parallel_for = pool_parallel_for, .scratch = pool_scratch, .n_threads = pool_n_threads }
+
 
 #endif

@@ -24,5 +24,6 @@ const struct dsv4_plugin ref_plugin = {
 	.name = "ref",
 	.version = "1.0",
 	.cpu = "",
+	.gpu = "",
 	.op = ref_ops,
 };

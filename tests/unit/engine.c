@@ -383,11 +383,13 @@ static const struct dsv4_plugin test_plugin = {
 
 static struct engine *test_open_faulty(void)
 {
-	const struct kset_overlay ov = { .family = DSV4_MOE, .phase = -1, .plugin = &test_plugin };
+	static struct provider p;
+	const struct kset_overlay ov = { .family = DSV4_MOE, .phase = -1, .provider = &p };
 	struct engine *e = test_open(NULL);
 	struct kset *ks;
 	struct buf why = { 0 };
 
+	provider_init(&p, &test_plugin, NULL);
 	if (kset_build(&ov, 1, &ks, &why))
 		fail_msg("%s", buf_str(&why));
 	engine_kset_activate(e, &ks);

@@ -66,14 +66,19 @@ PLUGIN(lazy, lazy_ops);
 PLUGIN(failing, failing_ops);
 PLUGIN(broken, broken_ops);
 
-static const struct dsv4_plugin *find(void *arg, const char *name)
+static struct provider *find(void *arg, const char *name)
 {
 	static const struct dsv4_plugin *const all[] = { &counting, &lazy, &failing, &broken };
+	static struct provider providers[sizeof all / sizeof *all];
 
 	(void)arg;
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		if (strcmp(all[i]->name, name) == 0)
-			return all[i];
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		if (strcmp(all[i]->name, name) != 0)
+			continue;
+		if (!providers[i].plugin)
+			provider_init(&providers[i], all[i], NULL);
+		return &providers[i];
+	}
 	return NULL;
 }
 
@@ -105,7 +110,7 @@ static struct kset *must_build(const char *specs)
 
 static const char *provider(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph)
 {
-	return kset_slot(ks, op, ph, DSV4_W_F32)->provider->name;
+	return kset_slot(ks, op, ph, DSV4_W_F32)->provider->plugin->name;
 }
 
 static void test_every_slot_is_ref(void **state)
@@ -119,7 +124,7 @@ static void test_every_slot_is_ref(void **state)
 				const struct kset_slot *s = kset_slot(ks, (enum dsv4_op)op,
 					(enum dsv4_phase)ph, (enum dsv4_wfmt)wf);
 
-				assert_ptr_equal(s->provider, &ref_plugin);
+				assert_ptr_equal(s->provider, &provider_ref);
 				assert_int_equal(s->entry->op, op);
 			}
 	assert_string_equal(kset_name(ks), "ref");

@@ -33,12 +33,12 @@ static void test_every_index_once(void **state)
 
 		assert_int_equal(pool_new(threads, &p), 0);
 		assert_int_equal(pool_threads(p), threads);
-		assert_int_equal(pool_host.n_threads(pool_exec(p)), threads);
+		assert_int_equal(pool_n_threads(pool_exec(p)), threads);
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
 			for (size_t j = 0; j < sizeof grains / sizeof *grains; j++) {
 				unsigned char seen[N_MAX + 1] = { 0 };
 
-				pool_host.parallel_for(pool_exec(p), sizes[i], grains[j], count, seen);
+				pool_parallel_for(pool_exec(p), sizes[i], grains[j], count, seen);
 				for (int64_t k = 0; k <= N_MAX; k++)
 					assert_int_equal(seen[k], k < sizes[i]);
 			}
@@ -57,7 +57,7 @@ static void test_many_short_jobs(void **state)
 	for (int i = 0; i < 5000; i++) {
 		unsigned char seen[8] = { 0 };
 
-		pool_host.parallel_for(pool_exec(p), 8, 1, count, seen);
+		pool_parallel_for(pool_exec(p), 8, 1, count, seen);
 		assert_memory_equal(seen, ((unsigned char[8]){ 1, 1, 1, 1, 1, 1, 1, 1 }), 8);
 	}
 	pool_free(&p);
@@ -85,7 +85,7 @@ static void test_waits_for_slow_slices(void **state)
 	for (int i = 0; i < 20; i++) {
 		unsigned char seen[8] = { 0 };
 
-		pool_host.parallel_for(pool_exec(p), 8, 1, count_slowly, seen);
+		pool_parallel_for(pool_exec(p), 8, 1, count_slowly, seen);
 		assert_memory_equal(seen, ((unsigned char[8]){ 1, 1, 1, 1, 1, 1, 1, 1 }), 8);
 	}
 	pool_free(&p);
@@ -103,7 +103,7 @@ static void test_scratch(void **state)
 
 		pool_scratch_reset(p);
 		for (int i = 0; i < 7; i++) {
-			at[i] = pool_host.scratch(pool_exec(p), sizes[i]);
+			at[i] = pool_scratch(pool_exec(p), sizes[i]);
 			assert_non_null(at[i]);
 			assert_int_equal((uintptr_t)at[i] % 64, 0);
 			memset(at[i], i, sizes[i]);
@@ -112,7 +112,7 @@ static void test_scratch(void **state)
 			for (size_t k = 0; k < sizes[i]; k++)
 				assert_int_equal(at[i][k], i);
 	}
-	assert_null(pool_host.scratch(pool_exec(p), SIZE_MAX));
+	assert_null(pool_scratch(pool_exec(p), SIZE_MAX));
 	pool_free(&p);
 }
 
@@ -127,7 +127,7 @@ static void test_scratch_settles(void **state)
 	for (int round = 0; round < 4; round++) {
 		pool_scratch_reset(p);
 		for (int i = 0; i < 5; i++)
-			assert_non_null(pool_host.scratch(pool_exec(p), (size_t)1 << 20));
+			assert_non_null(pool_scratch(pool_exec(p), (size_t)1 << 20));
 		assert_true(round == 0 || pool_scratch_bytes(p) == held);
 		held = pool_scratch_bytes(p);
 	}

@@ -68,12 +68,6 @@ static int refkit_n_threads(struct dsv4_exec *x)
 	return x->mode == REFKIT_THREADS ? REFKIT_THREADS_MAX : 1;
 }
 
-static void refkit_log(int level, const char *text)
-{
-	(void)level;
-	(void)text;
-}
-
 const struct dsv4_host refkit_host = {
 	.size = sizeof refkit_host,
 	.abi_major = DSV4_ABI_MAJOR,
@@ -81,7 +75,6 @@ const struct dsv4_host refkit_host = {
 	.parallel_for = refkit_parallel_for,
 	.scratch = refkit_scratch,
 	.n_threads = refkit_n_threads,
-	.log = refkit_log,
 };
 
 void refkit_release(struct dsv4_exec *x)

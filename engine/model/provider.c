@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ * provider.c - kernels in memory: a plugin's descriptor, the host table its functions get, and its users.
+ * Threads: ops opens and closes, any counts users. Locks: none (atomics). */
+#include "engine/model/provider.h"
+#include "engine/base/list.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/model/pool.h"
+#include "plugins/ref/ref.h"
+
+#include <stdlib.h>
+
+#define PROVIDER_ALIGN 64
+
+struct provider provider_ref = { .plugin = &ref_plugin, .host = POOL_HOST };
+
+/* ---- memory: counted, so that what close() forgets can be told ---- */
+
+static struct provider *provider_of(const struct dsv4_host *host)
+{
+	return list_entry((struct dsv4_host *)(uintptr_t)host, struct provider, host);
+}
+
+static void *provider_alloc(const struct dsv4_host *host, size_t bytes)
+{
+	struct provider *p = provider_of(host);
+	char *block = bytes > SIZE_MAX - PROVIDER_ALIGN ? NULL : mem_try(bytes + PROVIDER_ALIGN, 1);
+
+	if (!block)
+		return NULL;
+	*(size_t *)(void *)block = bytes;
+	atomic_fetch_add(&p->n_alloc, 1);
+	atomic_fetch_add(&p->bytes, (long)bytes);
+	return block + PROVIDER_ALIGN;
+}
+
+static void provider_release(const struct dsv4_host *host, void *mem)
+{
+	struct provider *p = provider_of(host);
+	char *block = (char *)mem - PROVIDER_ALIGN;
+
+	if (!mem)
+		return;
+	atomic_fetch_sub(&p->n_alloc, 1);
+	atomic_fetch_sub(&p->bytes, (long)*(size_t *)(void *)block);
+	free(block);
+}
+
+static void provider_log(const struct dsv4_host *host, int level, const char *text)
+{
+	struct provider *p = provider_of(host);
+
+	if (p->log)
+		p->log(p, level, text);
+}
+
+/* ---- life ---- */
+
+void provider_init(struct provider *p, const struct dsv4_plugin *plugin, provider_log_f *log)
+{
+	*p = (struct provider){ .plugin = plugin, .host = POOL_HOST, .log = log };
+	p->host.alloc = provider_alloc;
+	p->host.release = provider_release;
+	p->host.log = provider_log;
+}
+
+int provider_open(struct provider *p, struct buf *why)
+{
+	int rc = p->plugin->open ? p->plugin->open(&p->host, &p->host.state) : 0;
+
+	return rc ? buf_why(why, RC_PLUGIN, "open() returned %d (%s)", rc, rc_text(rc)) : 0;
+}
+
+int provider_warm(struct provider *p, struct buf *why)
+{
+	int rc = p->plugin->warm ? p->plugin->warm(&p->host) : 0;
+
+	return rc ? buf_why(why, RC_PLUGIN, "warm() returned %d (%s)", rc, rc_text(rc)) : 0;
+}
+
+int provider_close(struct provider *p, struct buf *why)
+{
+	must(p != &provider_ref && atomic_load(&p->users) == 0);
+	if (p->plugin->close)
+		p->plugin->close(&p->host);
+	p->host.state = NULL;
+	if (atomic_load(&p->n_alloc) == 0)
+		return 0;
+	return buf_why(why, RC_PLUGIN, "close() left %ld bytes in %ld pieces", atomic_load(&p->bytes),
+		       atomic_load(&p->n_alloc));
+}

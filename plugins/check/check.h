@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ * check.h - the check library: is every op of a plugin right against ref, inside its bounds, bit-identical?
+ * Threads: one caller; it starts and joins its own threads. Locks: none. */
+#ifndef CHECK_CHECK_H
+#define CHECK_CHECK_H
+
+#include "plugins/check/op_diff.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* How an op's results are held against ref's. */
+enum check_class {
+	CHECK_EXACT,  /* same bits; what entries marked EXACT promise */
+	CHECK_SET,    /* same set of ids, but for ties within rounding */
+	CHECK_ULP,    /* within so many units in the last place of the largest term */
+	CHECK_NMSE    /* err^2 / ref^2 below a limit */
+};
+
+enum check_verdict { CHECK_PASS, CHECK_WRONG, CHECK_OUT_OF_BOUNDS, CHECK_NOT_IDENTICAL, CHECK_FAILED };
+
+/* The dimensions that cases are made from; 0 in a field: the cases that need it are left out. */
+struct check_shape {
+	const char *name;          /* "tiny", "flash", "model" */
+	int hidden, hc, heads, head_dim, rope, q_rank, o_rank, o_groups;
+	int index_heads, index_dim, index_topk, window;
+	int experts, experts_per_tok, inter, shared, vocab;
+};
+extern const struct check_shape check_shape_tiny, check_shape_flash;
+
+/* One line of the report: an op in one phase and weight format, all its cases. */
+struct check_row {
+	enum dsv4_op op;
+	enum dsv4_phase phase;
+	enum dsv4_wfmt wfmt;
+	const struct dsv4_op_entry *entry;
+	enum check_class class;
+	enum check_verdict verdict;
+	int n_case;
+	double figure, limit;      /* the worst figure of the class, and what it may be */
+	struct op_diff diff;       /* over all cases */
+	char detail[256];          /* the first failure: case, element, got, expected; or "" */
+};
+typedef void check_report_f(void *arg, const struct check_row *row);
+
+struct check_options {
+	const struct check_shape *shape; /* [n_shape]; NULL: tiny and flash */
+	int n_shape;
+	uint64_t seed;             /* 0: 1; every seed makes other values */
+	bool quick;                /* seconds, not minutes: fewer cases, small extents; for the warm step */
+	int op;                    /* only this one (enum dsv4_op), -1: all */
+	atomic_bool *cancel;       /* NULL: never */
+	check_report_f *report; void *arg;
+};
+
+/* Checks each entry of p, run with `base`'s state and memory but the library's own parallel_for and scratch.
+ * Returns the number of rows that failed, -ENOMEM, or -ECANCELED. */
+int check_plugin(const struct dsv4_plugin *p, const struct dsv4_host *base, const struct check_options *o);
+
+/* ---- speed ---- */
+
+struct check_roof { double bytes_s, flops_s; int n_threads; }; /* measured on this machine: read, multiply-add */
+struct check_speed {
+	enum dsv4_op op;
+	enum dsv4_phase phase;
+	enum dsv4_wfmt wfmt;
+	const char *shape;
+	int n_tok;
+	double ns, ref_ns;         /* per call; the best of several */
+	double bytes, flops;       /* that a call must read at least, and compute */
+};
+typedef void check_speed_f(void *arg, const struct check_speed *s);
+struct check_bench_options {
+	const struct check_shape *shape; int n_shape; /* as above */
+	int op;                    /* -1: all */
+	int n_threads;             /* 0: one per CPU */
+	atomic_bool *cancel;
+	check_speed_f *report; void *arg;
+};
+int check_roof_measure(int n_threads, struct check_roof *ret_r);
+int check_bench(const struct dsv4_plugin *p, const struct dsv4_host *base, const struct check_bench_options *o);
+
+const char *check_class_name(enum check_class c);
+const char *check_verdict_name(enum check_verdict v);
+
+#endif
