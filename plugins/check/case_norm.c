@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ * case_norm.c - cases of rms_norm and rope.
+ * Threads: one per case. Locks: none. */
+#include "plugins/check/case.h"
+#include "engine/base/mem.h"
+
+/* ---- rms_norm ---- */
+
+enum case_norm_dim { CASE_NORM_HIDDEN, CASE_NORM_Q_RANK, CASE_NORM_HEAD };
+
+/* dim 0: one of the shape's; else odd sizes, which need one shape only. gap: floats between rows. */
+static const struct case_norm_row {
+	int dim;
+	enum case_norm_dim of;
+	int n_row, gap;
+	bool weight, in_place, quick;
+	enum case_values values;
+} case_norm_table[] = {
+	{ 0, CASE_NORM_HIDDEN, 1, 0, true, false, true, CASE_PLAIN },
+	{ 0, CASE_NORM_HIDDEN, 5, 0, true, false, true, CASE_PLAIN },
+	{ 0, CASE_NORM_Q_RANK, 3, 7, true, false, false, CASE_PLAIN },
+	{ 0, CASE_NORM_HEAD, 64, 0, false, false, true, CASE_PLAIN },
+	{ 0, CASE_NORM_HIDDEN, 33, 0, true, false, false, CASE_MIXED },
+	{ 1, 0, 9, 0, true, false, false, CASE_PLAIN },
+	{ 7, 0, 4, 3, true, false, true, CASE_PLAIN },
+	{ 65, 0, 5, 3, true, true, true, CASE_PLAIN },
+	{ 33, 0, 9, 1, false, false, true, CASE_PLAIN },
+	{ 1001, 0, 3, 0, true, false, false, CASE_PLAIN },
+	{ 96, 0, 0, 0, true, false, true, CASE_PLAIN },
+	{ 96, 0, 3, 0, true, false, true, CASE_ZERO },
+	{ 65, 0, 3, 0, true, false, false, CASE_SIGNED_ZERO },
+	{ 130, 0, 3, 0, true, false, true, CASE_DENORMAL },
+	{ 130, 0, 3, 0, false, false, true, CASE_LARGE },
+	{ 130, 0, 3, 0, true, false, true, CASE_MIXED },
+	{ 130, 0, 5, 0, true, false, true, CASE_HUGE },
+};
+
+/* Rows a norm sees per token: DECODE has few of them. */
+static int case_norm_rows(const struct case_spec *s, int n)
+{
+	return s->phase == DSV4_DECODE && n > 4 ? 4 : n;
+}
+
+static int case_norm_dim(const struct check_shape *s, enum case_norm_dim of)
+{
+	return of == CASE_NORM_HIDDEN ? s->hidden : of == CASE_NORM_Q_RANK ? s->q_rank : s->head_dim;
+}
+
+static int case_norm_args(struct check_case *c, int dim, int n_row, int gap, bool weight, enum case_values v)
+{
+	struct dsv4_rms_norm *a = &c->args.rms_norm;
+
+	*a = (struct dsv4_rms_norm){ .size = sizeof *a, .dim = dim, .n_row = n_row, .eps = 1e-6f };
+	a->ldx = dim + gap;
+	a->ldy = dim + gap;
+	a->weight = weight ? case_floats(c, dim, CASE_PLAIN, 2) : NULL;
+	a->x = case_floats(c, n_row ? (n_row - 1) * a->ldx + dim : 0, v, 3);
+	return c->rc;
+}
+
+static int case_norm_make(struct check_case *c, const struct case_spec *s, int i)
+{
+	const struct case_norm_row *r = &case_norm_table[i];
+	int dim = r->dim ? r->dim : case_norm_dim(s->shape, r->of), n_row = case_norm_rows(s, r->n_row);
+
+	if (dim < 1 || !case_wanted(s, r->dim != 0, r->quick, r->values))
+		return CASE_SKIP;
+	case_name(c, "%d rows of %d, %s%s%s", n_row, dim, r->weight ? "weight, " : "",
+		  r->in_place ? "in place, " : "", case_values_name(r->values));
+	if (case_norm_args(c, dim, n_row, r->gap, r->weight, r->values))
+		return c->rc;
+	if (r->in_place)
+		c->args.rms_norm.y = (float *)c->args.rms_norm.x;
+	else
+		c->args.rms_norm.ldy += r->gap;
+	return 0;
+}
+
+static int case_norm_bench(struct check_case *c, const struct case_spec *s)
+{
+	return case_norm_args(c, s->shape->hidden, s->n_tok, 0, true, CASE_PLAIN);
+}
+
+static void case_norm_slice(union case_args *u, int64_t t0, int64_t n, struct dsv4_seq *mem)
+{
+	struct dsv4_rms_norm *a = &u->rms_norm;
+
+	(void)mem;
+	a->x += t0 * a->ldx;
+	a->y += t0 * a->ldy;
+	a->n_row = n;
+}
+
+static void case_norm_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
+{
+	const struct dsv4_rms_norm *a = &u->rms_norm;
+
+	*ret_bytes = 4.0 * a->dim * ((double)a->n_row + (a->weight ? 1 : 0));
+	*ret_flops = 4.0 * a->dim * (double)a->n_row;
+}
+
+const struct case_op case_rms_norm = {
+	.n = mem_countof(case_norm_table),
+	.make = case_norm_make,
+	.bench = case_norm_bench,
+	.slice = case_norm_slice,
+	.cost = case_norm_cost,
+};

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ * guard.c - buffers that show who wrote outside them, and who changed what was only to be read.
+ * Threads: one per buffer. Locks: none. */
+#include "plugins/check/guard.h"
+#include "engine/base/must.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define GUARD_PAD ((size_t)256) /* more than the widest vector store that starts at the last element */
+
+/* Differs from byte to byte, so that no fill and no shifted copy looks intact. */
+static uint8_t guard_byte(const uint8_t *p)
+{
+	return (uint8_t)(0x5a ^ (uintptr_t)p * 37);
+}
+
+static int guard_malloc(struct guard *g, size_t skew)
+{
+	size_t all = (GUARD_PAD + skew + g->size + GUARD_PAD + 63) / 64 * 64;
+
+	g->lo = aligned_alloc(64, all);
+	if (!g->lo)
+		return -ENOMEM;
+	g->data = g->lo + GUARD_PAD + skew;
+	g->hi = g->data + g->size + GUARD_PAD;
+	return 0;
+}
+
+static int guard_map(struct guard *g, size_t skew, enum guard_place place)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), inner = (g->size + skew + GUARD_PAD + page - 1) / page * page;
+	uint8_t *m = mmap(NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (m == MAP_FAILED)
+		return -ENOMEM;
+	g->map = m;
+	g->map_size = inner + 2 * page;
+	if (mprotect(m + page, inner, PROT_READ | PROT_WRITE)) {
+		guard_free(g);
+		return -ENOMEM;
+	}
+	g->lo = m + page;
+	g->hi = m + page + inner;
+	g->data = place == GUARD_FENCE_END ? g->hi - g->size : g->lo + skew;
+	/* Only the nearest bytes: the whole page would be time spent on what no kernel reaches by mistake. */
+	if ((size_t)(g->data - g->lo) > GUARD_PAD)
+		g->lo = g->data - GUARD_PAD;
+	if ((size_t)(g->hi - g->data) - g->size > GUARD_PAD)
+		g->hi = g->data + g->size + GUARD_PAD;
+	return 0;
+}
+
+int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place)
+{
+	int rc;
+
+	*g = (struct guard){ .size = size };
+	if (size > SIZE_MAX / 4)
+		return -ENOMEM;
+	rc = place == GUARD_BYTES ? guard_malloc(g, skew) : guard_map(g, skew, place);
+	if (rc)
+		return rc;
+	for (uint8_t *p = g->lo; p < g->data; p++)
+		*p = guard_byte(p);
+	for (uint8_t *p = g->data + size; p < g->hi; p++)
+		*p = guard_byte(p);
+	memset(g->data, GUARD_FILL, size);
+	return 0;
+}
+
+void guard_free(struct guard *g)
+{
+	if (g->map)
+		must_zero(munmap(g->map, g->map_size));
+	else
+		free(g->lo);
+	free(g->copy);
+	*g = (struct guard){ 0 };
+}
+
+bool guard_intact(const struct guard *g, ptrdiff_t *ret_at)
+{
+	for (const uint8_t *p = g->data + g->size; p < g->hi; p++)
+		if (*p != guard_byte(p)) {
+			*ret_at = p - g->data;
+			return false;
+		}
+	for (const uint8_t *p = g->data; p > g->lo; p--)
+		if (p[-1] != guard_byte(p - 1)) {
+			*ret_at = p - 1 - g->data;
+			return false;
+		}
+	return true;
+}
+
+int guard_keep(struct guard *g)
+{
+	if (!g->copy)
+		g->copy = malloc(g->size ? g->size : 1);
+	if (!g->copy)
+		return -ENOMEM;
+	memcpy(g->copy, g->data, g->size);
+	return 0;
+}
+
+ptrdiff_t guard_changed(const struct guard *g)
+{
+	size_t i = 0;
+
+	if (memcmp(g->data, g->copy, g->size) == 0)
+		return -1;
+	while (g->data[i] == g->copy[i])
+		i++;
+	return (ptrdiff_t)i;
+}

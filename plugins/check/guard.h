@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ * guard.h - buffers that show who wrote outside them, and who changed what was only to be read.
+ * Threads: one per buffer. Locks: none. */
+#ifndef CHECK_GUARD_H
+#define CHECK_GUARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum guard_place {
+	GUARD_BYTES,       /* known bytes before and after */
+	GUARD_FENCE_END,   /* also: an unmapped page right after the last byte */
+	GUARD_FENCE_START  /* also: an unmapped page right before the first */
+};
+
+struct guard {
+	uint8_t *data;     /* [size], the caller's */
+	size_t size;
+	uint8_t *lo, *hi;  /* guard bytes are [lo, data) and [data + size, hi) */
+	uint8_t *map;      /* mapping with its fences, or NULL: malloc'd at lo */
+	size_t map_size;
+	uint8_t *copy;     /* what guard_keep() saw, or NULL */
+};
+
+/* `skew` bytes off a 64-byte boundary (at FENCE_START off the page); at FENCE_END the size decides. Contents
+ * are GUARD_FILL bytes. -ENOMEM. */
+#define GUARD_FILL 0xcd
+int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place);
+void guard_free(struct guard *g); /* zeroes *g; zeroes are fine */
+/* Are all guard bytes as they were? *ret_at: the first that is not, as an offset from data. */
+bool guard_intact(const struct guard *g, ptrdiff_t *ret_at);
+/* Remembers the contents. -ENOMEM. */
+int guard_keep(struct guard *g);
+/* Offset of the first byte that differs from what was kept, or -1. */
+ptrdiff_t guard_changed(const struct guard *g);
+
+#endif
