@@ -44,6 +44,32 @@ static int request_find(struct call *c, struct record **ret_r, struct buf *why)
 	return *ret_r ? 0 : buf_why(why, RC_NOT_FOUND, "no request '%.64s': unknown, or no longer kept", id);
 }
 
+/* The names of all sets it ran under, with where each took over. */
+static json_t *request_kernels(struct record *rec)
+{
+	struct buf text = { 0 };
+	json_t *s;
+
+	record_kernels(rec, &text);
+	s = varlink_string(text.data, text.len);
+	buf_fini(&text);
+	return s;
+}
+
+static json_t *request_sets(struct record *rec)
+{
+	json_t *list = json_array();
+	struct record_set *s;
+	int n = record_sets(rec, &s);
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:i, s:i}", "name", s[i].name, "generation",
+						      (json_int_t)s[i].generation, "epoch", (json_int_t)s[i].epoch,
+						      "prompt", s[i].prompt, "output", s[i].output));
+	free(s);
+	return list;
+}
+
 static json_t *request_usage(const struct gen_usage *u)
 {
 	return json_pack("{s:i, s:i, s:i, s:i}", "prompt", u->prompt_tokens, "completion",
@@ -63,7 +89,7 @@ static json_t *request_summary(struct record *rec)
 	o = json_pack("{s:o, s:o, s:s, s:o, s:o, s:f, s:o}", "id", request_string(v.id), "label",
 		      request_string(v.label),
 		      "finish", request_finish(v.finish), "detail", request_string(v.detail), "kernels",
-		      request_string(v.kset), "submit", v.t_submit, "usage", request_usage(&v.usage));
+		      request_kernels(rec), "submit", v.t_submit, "usage", request_usage(&v.usage));
 	if (v.t_first > 0)
 		request_set(o, "first_s", json_real(v.t_first - v.t_submit));
 	if (v.t_end > 0)
@@ -159,12 +185,13 @@ int verb_request_show(struct call *c, json_t **ret_reply, struct buf *why)
 	if (r)
 		return r;
 	record_view(rec, &v);
-	record_unref(&rec);
 	o = json_pack("{s:o, s:o, s:s, s:o, s:b, s:o, s:I, s:I}", "id", request_string(v.id), "label",
 		      request_string(v.label), "finish", request_finish(v.finish), "detail",
 		      request_string(v.detail),
-		      "thinking", v.thinking, "kernels", request_string(v.kset), "kernels_generation",
+		      "thinking", v.thinking, "kernels", request_kernels(rec), "kernels_generation",
 		      (json_int_t)v.kset_generation, "epoch", (json_int_t)v.epoch);
+	request_set(o, "sets", request_sets(rec));
+	record_unref(&rec);
 	if (v.finish == GEN_ERROR)
 		request_set(o, "error", json_string(rc_text(v.rc)));
 	request_set(o, "numerics", request_numerics(&v.numerics));

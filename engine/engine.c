@@ -173,8 +173,8 @@ void engine_close(struct engine **pe)
 	free(e->items);
 	forward_free(&e->forward);
 	sampler_work_free(&e->work);
-	if (e->kset)
-		kset_unpin(&e->kset);
+	kset_unpin(&e->kset);
+	kset_unpin(&e->repin);
 	pool_free(&e->pool);
 	tokenizer_free(&e->tokenizer);
 	model_free(&e->model);
@@ -316,60 +316,7 @@ void engine_resume(struct engine *e)
 	engine_set_draining(e, 0);
 }
 
-/* ---- live control ---- */
-
-void engine_numerics(struct engine *e, struct numerics *ret_n)
-{
-	lock_take(&e->lock);
-	*ret_n = e->numerics;
-	lock_drop(&e->lock);
-}
-
-/* drop_thinking chooses the prompt's text; all others change what is computed from it. */
-static bool engine_same_numbers(struct numerics a, struct numerics b)
-{
-	a.drop_thinking = b.drop_thinking;
-	return memcmp(&a, &b, sizeof a) == 0;
-}
-
-int engine_numerics_set(struct engine *e, const char *name, const char *value, struct buf *why)
-{
-	struct numerics n;
-	int rc;
-
-	lock_take(&e->lock);
-	n = e->numerics;
-	rc = numerics_set(&n, name, value, why);
-	if (rc == 0) {
-		e->count.epoch += !engine_same_numbers(n, e->numerics);
-		e->numerics = n;
-	}
-	lock_drop(&e->lock);
-	return rc;
-}
-
-struct kset *engine_kset(struct engine *e)
-{
-	struct kset *ks;
-
-	lock_take(&e->lock);
-	ks = kset_pin(e->kset);
-	lock_drop(&e->lock);
-	return ks;
-}
-
-void engine_kset_activate(struct engine *e, struct kset **ks)
-{
-	struct kset *old;
-
-	lock_take(&e->lock);
-	old = e->kset;
-	e->kset = *ks;
-	e->count.epoch += *ks != old;
-	lock_drop(&e->lock);
-	*ks = NULL;
-	kset_unpin(&old);
-}
+/* ---- looking in ---- */
 
 void engine_status(struct engine *e, struct engine_status *ret_s)
 {

@@ -70,12 +70,20 @@ void engine_numerics(struct engine *e, struct numerics *ret_n);
 int engine_numerics_set(struct engine *e, const char *name, const char *value, struct buf *why);
 /* The active set, pinned for the caller; kset_unpin() when done. */
 struct kset *engine_kset(struct engine *e);
-/* Swaps the active set between steps (takes over the caller's pin). */
-void engine_kset_activate(struct engine *e, struct kset **ks);
+/* Installs set and numerics (NULL: those in force stay) as one; requests submitted from now on pin both. Takes
+ * over the caller's pin of *ks and nulls it; on failure the pin stays the caller's and nothing has changed. A new
+ * epoch starts when either gives other numbers than before.
+ * at_step: running and queued requests go on with the new set from their next step, if nothing tells the two apart:
+ * every slot of the active set, and of the set that any request runs under, has the new one's numerics tag, and
+ * every request's numerics are the new ones. Else RC_INVALID, and why says what differs. */
+int engine_activate(struct engine *e, struct kset **ks, const struct numerics *n, bool at_step, struct buf *why);
 
 struct engine_status {
 	int running, queued, draining, failed; /* failed: the engine stopped for good; see why_failed */
 	uint64_t steps, epoch;
+	/* The active set since it was activated: steps that it ran in whole or in part, forward passes of it that a
+	 * kernel failed. And such passes of any set, since the start. */
+	uint64_t set_steps, set_failures, kernel_failures;
 	uint64_t requests, finished, cancelled, errors;
 	uint64_t prompt_tokens, cached_tokens, generated_tokens;
 	double step_age;          /* seconds since the last step ended; 0 when idle */

@@ -47,10 +47,18 @@ struct engine {
 	bool woken, stopping;
 	struct kset *kset;
 	struct numerics numerics;
+	struct kset *repin;        /* what requests with `repin` set are to go on with; NULL when there are none */
+	uint64_t repin_epoch;
+	uint64_t set_seen;         /* count.steps + 1 when count.set_steps last rose; 0: not yet */
 	struct engine_status count; /* all but step_age, state_bytes, n_threads */
 };
 
 /* The engine thread. */
 void *engine_thread_main(void *e);
+
+/* engine_activate.c, for the engine thread: a forward pass of ks ended with rc; ks is still pinned. */
+void engine_set_ran(struct engine *e, const struct kset *ks, int rc);
+/* And between two steps: the requests that are to go on with another set do so. */
+void engine_repin(struct engine *e);
 
 #endif

@@ -254,6 +254,7 @@ static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sch
 	struct buf why = { 0 };
 	int rc = engine_forward(e, phase, item, n, &why), i, at = 0;
 
+	engine_set_ran(e, item->task->kset, rc);
 	if (rc == 0) {
 		e->bad_runs = 0;
 		for (i = 0; i < n; i++) {
@@ -314,6 +315,7 @@ void *engine_thread_main(void *arg)
 	struct engine *e = arg;
 
 	while (engine_collect(e)) {
+		engine_repin(e);
 		engine_reap_all(e, &e->sched.running);
 		engine_reap_all(e, &e->sched.waiting);
 		if (!e->broken) {

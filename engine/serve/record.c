@@ -25,6 +25,10 @@ struct record {
 	struct record_view view;
 	struct token_ids tokens;  /* prompt, then output */
 	struct buf output;
+	struct record_set *set;   /* [n_set]; names are in `name` */
+	int n_set, n_name;
+	char **name;              /* [n_name], each once */
+	size_t name_bytes;
 	struct utf8_stream utf8;  /* keeps output whole characters */
 };
 
@@ -40,7 +44,33 @@ static double record_now(void)
 static void record_count_bytes(struct record *r)
 {
 	atomic_store(&r->bytes, sizeof *r + r->messages.cap + r->prompt.cap + r->output.cap
-					+ (size_t)r->tokens.cap * sizeof *r->tokens.id);
+					+ (size_t)r->tokens.cap * sizeof *r->tokens.id
+					+ (size_t)r->n_set * sizeof *r->set + r->name_bytes);
+}
+
+/* Under the lock, or before anyone else knows the record: the names of sets come back again and again. */
+static const char *record_name(struct record *r, const char *name)
+{
+	for (int i = 0; i < r->n_name; i++)
+		if (strcmp(r->name[i], name) == 0)
+			return r->name[i];
+	r->name = mem_grow(r->name, (size_t)r->n_name + 1, sizeof *r->name);
+	r->name[r->n_name] = mem_strdup(name);
+	r->name_bytes += sizeof *r->name + strlen(name) + 1;
+	return r->name[r->n_name++];
+}
+
+/* A set that computed nothing before the next took over is not kept. So there are at most as many as steps. */
+static void record_add_set(struct record *r, const struct record_set *s)
+{
+	const struct record_set *last = r->n_set ? &r->set[r->n_set - 1] : NULL;
+
+	if (last && last->prompt == s->prompt && last->output == s->output)
+		r->n_set--;
+	r->set = mem_grow(r->set, (size_t)r->n_set + 1, sizeof *r->set);
+	r->set[r->n_set++] = *s;
+	r->view.kset_generation = s->generation;
+	r->view.epoch = s->epoch;
 }
 
 struct record *record_new(struct record_setup *s)
@@ -61,6 +91,7 @@ struct record *record_new(struct record_setup *s)
 	r->tokens = *s->tokens;
 	r->n_prompt = r->tokens.n;
 	r->view.usage.prompt_tokens = r->n_prompt;
+	record_add_set(r, &(struct record_set){ record_name(r, s->kset), s->view.kset_generation, s->view.epoch, 0, 0 });
 	memset(s->messages, 0, sizeof *s->messages);
 	memset(s->prompt, 0, sizeof *s->prompt);
 	memset(s->tokens, 0, sizeof *s->tokens);
@@ -90,6 +121,10 @@ void record_unref(struct record **pr)
 	buf_fini(&r->prompt);
 	buf_fini(&r->output);
 	token_ids_fini(&r->tokens);
+	for (int i = 0; i < r->n_name; i++)
+		free(r->name[i]);
+	free(r->name);
+	free(r->set);
 	r->magic = 0;
 	free(r);
 }
@@ -98,6 +133,15 @@ void record_admitted(struct record *r)
 {
 	lock_take(&r->lock);
 	r->view.t_admit = record_now();
+	lock_drop(&r->lock);
+}
+
+void record_repinned(struct record *r, const char *kset, uint64_t generation, uint64_t epoch, int prompt)
+{
+	lock_take(&r->lock);
+	record_add_set(r, &(struct record_set){ record_name(r, kset), generation, epoch, prompt,
+						r->view.usage.completion_tokens });
+	record_count_bytes(r);
 	lock_drop(&r->lock);
 }
 
@@ -174,4 +218,31 @@ void record_output(struct record *r, struct buf *out)
 	lock_take(&r->lock);
 	buf_add(out, r->output.data, r->output.len);
 	lock_drop(&r->lock);
+}
+
+int record_sets(struct record *r, struct record_set **ret_s)
+{
+	int n;
+
+	lock_take(&r->lock);
+	n = r->n_set;
+	*ret_s = mem_grow(NULL, (size_t)n, sizeof **ret_s);
+	memcpy(*ret_s, r->set, (size_t)n * sizeof **ret_s);
+	lock_drop(&r->lock);
+	return n;
+}
+
+void record_kernels(struct record *r, struct buf *out)
+{
+	struct record_set *s;
+	int n = record_sets(r, &s);
+
+	for (int i = 0; i < n; i++) {
+		if (i && s[i].prompt < r->n_prompt)
+			buf_printf(out, ", from prompt token %d ", s[i].prompt);
+		else if (i)
+			buf_printf(out, ", from output token %d ", s[i].output);
+		buf_adds(out, s[i].name);
+	}
+	free(s);
 }

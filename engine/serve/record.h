@@ -12,7 +12,7 @@ struct record;
 
 /* A consistent copy of the small fields. Times are seconds of CLOCK_REALTIME, 0 when not reached. */
 struct record_view {
-	char id[64], label[32], kset[64];
+	char id[64], label[32];
 	enum gen_finish finish; int rc;
 	char detail[160];                  /* as told to the client, then the parser's remarks in brackets */
 	bool thinking;
@@ -20,11 +20,23 @@ struct record_view {
 	struct numerics numerics;
 	struct gen_sampling sampling;      /* pointers inside are NULL */
 	int max_tokens;
-	uint64_t kset_generation, epoch;
+	uint64_t kset_generation, epoch;   /* of the set it runs under now, or ended under */
 	int reused_tokens; char miss_reason[64]; int64_t first_diff_byte; /* -1: none */
 	double t_submit, t_admit, t_first, t_last, t_end;
 };
 void record_view(struct record *r, struct record_view *ret_v);
+
+/* A kernel set that the request ran under: it computed the prompt from token `prompt` on and the output from token
+ * `output` on, until the next one took over. */
+struct record_set {
+	const char *name;                  /* valid as long as the record is held */
+	uint64_t generation, epoch;
+	int prompt, output;
+};
+/* In order; a malloc'd array, caller frees. Returns how many, at least 1. */
+int record_sets(struct record *r, struct record_set **ret_s);
+/* Their names: "ref", or e.g. "ref, from output token 12 gemm=avx2". */
+void record_kernels(struct record *r, struct buf *out);
 /* The rendered prompt. */
 void record_prompt(struct record *r, struct buf *out);
 /* Malloc'd array, caller frees; the first *ret_n_prompt ids are the prompt. Returns the count. */

@@ -12,9 +12,10 @@
 #include <stddef.h>
 
 struct record_setup {
-	/* id, label, kset, thinking, numerics, sampling, max_tokens, kset_generation, epoch; the rest is set
+	/* id, label, thinking, numerics, sampling, max_tokens, kset_generation, epoch; the rest is set
 	 * here */
 	struct record_view view;
+	const char *kset;                  /* its name */
 	/* Moved from: left empty. */
 	struct buf *messages, *prompt;
 	struct token_ids *tokens;
@@ -24,6 +25,8 @@ struct record_setup {
 struct record *record_new(struct record_setup *s);
 struct record *record_ref(struct record *r);
 void record_admitted(struct record *r);
+/* From the next step on the request runs under another set; `prompt` tokens of the prompt are computed. */
+void record_repinned(struct record *r, const char *kset, uint64_t generation, uint64_t epoch, int prompt);
 /* One generated token: its id and bytes. */
 void record_token(struct record *r, int32_t id, const char *bytes, size_t len, const struct gen_usage *u);
 void record_finished(struct record *r, enum gen_finish finish, int rc, const char *detail);

@@ -206,7 +206,7 @@ static void request_publish(struct request *r, const struct generation_spec *spe
 	else
 		hexid_make(v->id, sizeof v->id, "req-");
 	snprintf(v->label, sizeof v->label, "%s", spec->label ? spec->label : "");
-	snprintf(v->kset, sizeof v->kset, "%s", kset_name(r->kset));
+	s.kset = kset_name(r->kset);
 	v->kset_generation = kset_generation(r->kset);
 	v->epoch = epoch;
 	v->thinking = spec->thinking;
@@ -281,8 +281,7 @@ void request_free(struct request **pr)
 	sequence_free(&r->seq);
 	sampler_free(&r->sampler);
 	completion_free(&r->parser);
-	if (r->kset)
-		kset_unpin(&r->kset);
+	kset_unpin(&r->kset);
 	record_unref(&r->rec);
 	generation_release(&r->gen);
 	free(r->prompt);
@@ -290,6 +289,14 @@ void request_free(struct request **pr)
 }
 
 /* ---- running ---- */
+
+struct kset *request_repin(struct request *r, struct kset *ks)
+{
+	struct kset *old = r->kset;
+
+	r->task.kset = r->kset = ks;
+	return old;
+}
 
 int request_admit(struct request *r)
 {

@@ -38,6 +38,7 @@ struct request {
 	struct generation *gen;    /* the engine's reference */
 	struct record *rec;
 	struct kset *kset;
+	bool repin;                /* is to go on with another set from the next step; under the engine's lock */
 	int32_t *prompt;           /* [n_prompt] */
 	int n_prompt;
 	int32_t next;              /* the token to feed when decoding */
@@ -58,6 +59,8 @@ int request_new(const struct request_env *env, const struct generation_spec *spe
 /* Frees all but what the consumer and the ring hold. Has finished, or was never queued. */
 void request_free(struct request **r);
 
+/* Goes on with another set (takes over the pin); returns the one so far, to be unpinned. */
+struct kset *request_repin(struct request *r, struct kset *ks);
 /* Makes the sequence. -ENOMEM. */
 int request_admit(struct request *r);
 

@@ -279,7 +279,7 @@ static void numerics_are_pinned_and_recorded(void **state)
 	struct record_view v;
 	struct record *r;
 	struct test_answer a;
-	struct buf why = { 0 };
+	struct buf why = { 0 }, kernels = { 0 };
 
 	(void)state;
 	assert_int_equal(engine_numerics_set(e, "index_topk", "5", &why), 0);
@@ -300,7 +300,9 @@ static void numerics_are_pinned_and_recorded(void **state)
 	record_view(r, &v);
 	assert_int_equal(v.numerics.index_topk, 5);
 	assert_int_equal(v.epoch, 2);
-	assert_string_equal(v.kset, "ref");
+	record_kernels(r, &kernels);
+	assert_string_equal(buf_str(&kernels), "ref");
+	buf_fini(&kernels);
 	assert_string_equal(v.label, "test");
 	assert_int_equal(v.usage.prompt_tokens, 8);
 	assert_int_equal(v.usage.completion_tokens, 2);
@@ -392,7 +394,7 @@ static struct engine *test_open_faulty(void)
 	provider_init(&p, &test_plugin, NULL);
 	if (kset_build(&ov, 1, &ks, &why))
 		fail_msg("%s", buf_str(&why));
-	engine_kset_activate(e, &ks);
+	assert_int_equal(engine_activate(e, &ks, NULL, false, &why), 0);
 	assert_null(ks);
 	return e;
 }

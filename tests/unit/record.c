@@ -19,6 +19,7 @@ static struct record *record_make(const char *id, size_t prompt_bytes)
 	struct token_ids tokens = { 0 };
 
 	snprintf(s.view.id, sizeof s.view.id, "%s", id);
+	s.kset = "ref";
 	s.messages = &messages;
 	s.prompt = &prompt;
 	s.tokens = &tokens;

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT
+ * engine_activate.c - the kernel set and numerics in force: read, changed as one, taken over by running requests.
+ * Threads: any; the engine thread re-pins and counts. Lock: engine. */
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/engine_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- reading ---- */
+
+void engine_numerics(struct engine *e, struct numerics *ret_n)
+{
+	lock_take(&e->lock);
+	*ret_n = e->numerics;
+	lock_drop(&e->lock);
+}
+
+struct kset *engine_kset(struct engine *e)
+{
+	struct kset *ks;
+
+	lock_take(&e->lock);
+	ks = kset_pin(e->kset);
+	lock_drop(&e->lock);
+	return ks;
+}
+
+/* ---- may a request go on with another set? ---- */
+
+static int engine_slots_differ(const struct kset *a, const struct kset *b, const char *whose, struct buf *why)
+{
+	for (int op = 0; op < DSV4_N_OP; op++)
+		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+			for (int wf = 0; wf < DSV4_N_WFMT; wf++) {
+				enum dsv4_family f = kset_op_family((enum dsv4_op)op);
+				const char *ta = kset_slot(a, (enum dsv4_op)op, (enum dsv4_phase)ph,
+					(enum dsv4_wfmt)wf)->entry->tag;
+				const char *tb = kset_slot(b, (enum dsv4_op)op, (enum dsv4_phase)ph,
+					(enum dsv4_wfmt)wf)->entry->tag;
+
+				if (strcmp(ta, tb))
+					return buf_why(why, RC_INVALID, "%s.%s: %s in %s, %s in the new one",
+						kset_family_name(f), kset_phase_name((enum dsv4_phase)ph), ta, whose, tb);
+			}
+	return 0;
+}
+
+static int engine_numerics_differ(const struct numerics *a, const struct numerics *b, const char *whose,
+	struct buf *why)
+{
+	if (numerics_same_state(a, b))
+		return 0;
+	for (int i = 0; i < numerics_count; i++) {
+		const struct numerics_row *row = &numerics_table[i];
+		char va[32], vb[32];
+
+		/* drop_thinking chose the prompt's text; that is done. */
+		if (row->offset != offsetof(struct numerics, drop_thinking)
+		    && strcmp(numerics_get(a, row, va), numerics_get(b, row, vb)))
+			return buf_why(why, RC_INVALID, "%s: %s in %s, %s in the new one", row->name, va, whose, vb);
+	}
+	return RC_INTERNAL;
+}
+
+/* The active set is asked first, so that the answer does not hang on whether a request happens to run. */
+static int engine_may_repin(struct engine *e, const struct kset *ks, const struct numerics *n, struct buf *why)
+{
+	int rc = engine_slots_differ(e->kset, ks, "the active set", why);
+
+	rc = rc ? rc : engine_numerics_differ(&e->numerics, n, "the active set", why);
+	list_each(r, &e->live, struct request, live) {
+		char whose[96];
+
+		if (rc)
+			return rc;
+		snprintf(whose, sizeof whose, "the set of request %s", generation_id(r->gen));
+		rc = engine_slots_differ(r->kset, ks, whose, why);
+		rc = rc ? rc : engine_numerics_differ(&r->task.numerics, n, whose, why);
+	}
+	return rc;
+}
+
+/* ---- changing ---- */
+
+/* Do both compute the same, slot by slot? */
+static bool engine_same_set(const struct kset *a, const struct kset *b)
+{
+	for (int op = 0; op < DSV4_N_OP; op++)
+		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+			for (int wf = 0; wf < DSV4_N_WFMT; wf++) {
+				const struct kset_slot *x = kset_slot(a, (enum dsv4_op)op, (enum dsv4_phase)ph,
+					(enum dsv4_wfmt)wf);
+				const struct kset_slot *y = kset_slot(b, (enum dsv4_op)op, (enum dsv4_phase)ph,
+					(enum dsv4_wfmt)wf);
+
+				if (x->fn != y->fn || x->provider != y->provider)
+					return false;
+			}
+	return true;
+}
+
+int engine_numerics_set(struct engine *e, const char *name, const char *value, struct buf *why)
+{
+	struct numerics n;
+	int rc;
+
+	lock_take(&e->lock);
+	n = e->numerics;
+	rc = numerics_set(&n, name, value, why);
+	if (rc == 0) {
+		e->count.epoch += !numerics_same_state(&n, &e->numerics);
+		e->numerics = n;
+	}
+	lock_drop(&e->lock);
+	return rc;
+}
+
+/* Returns the set so far, to be unpinned when the lock is dropped: what that does is not ours to know. */
+static struct kset *engine_install(struct engine *e, struct kset *ks, const struct numerics *n)
+{
+	struct kset *old = e->kset;
+
+	e->count.epoch += !engine_same_set(ks, old) || !numerics_same_state(n, &e->numerics);
+	e->kset = ks;
+	e->numerics = *n;
+	if (ks != old)
+		e->count.set_steps = e->count.set_failures = e->set_seen = 0;
+	return old;
+}
+
+/* Every request that lives goes on with the set just installed. Returns the set that some were to go on with
+ * before and now never run under, to be unpinned as above. */
+static struct kset *engine_mark_all(struct engine *e)
+{
+	struct kset *old = e->repin;
+
+	e->repin = list_empty(&e->live) ? NULL : kset_pin(e->kset);
+	e->repin_epoch = e->count.epoch;
+	list_each(r, &e->live, struct request, live)
+		r->repin = true;
+	/* Else a request that waits for its consumer would hold the old set until it is read again. */
+	e->woken = true;
+	must_zero(pthread_cond_signal(&e->cond));
+	return old;
+}
+
+int engine_activate(struct engine *e, struct kset **ks, const struct numerics *n, bool at_step, struct buf *why)
+{
+	struct kset *old = NULL, *skipped = NULL;
+	struct numerics now;
+	int rc = 0;
+
+	lock_take(&e->lock);
+	now = n ? *n : e->numerics;
+	if (at_step)
+		rc = engine_may_repin(e, *ks, &now, why);
+	if (rc == 0) {
+		old = engine_install(e, *ks, &now);
+		*ks = NULL;
+		if (at_step)
+			skipped = engine_mark_all(e);
+	}
+	lock_drop(&e->lock);
+	kset_unpin(&old);
+	kset_unpin(&skipped);
+	return rc;
+}
+
+/* ---- the engine thread ---- */
+
+void engine_set_ran(struct engine *e, const struct kset *ks, int rc)
+{
+	struct engine_status *s = &e->count;
+
+	lock_take(&e->lock);
+	s->kernel_failures += rc == RC_KERNEL;
+	if (ks == e->kset) {
+		s->set_failures += rc == RC_KERNEL;
+		s->set_steps += rc == 0 && e->set_seen != s->steps + 1;
+		if (rc == 0)
+			e->set_seen = s->steps + 1;
+	}
+	lock_drop(&e->lock);
+}
+
+static struct request *engine_first_marked(struct engine *e)
+{
+	must(lock_held(&e->lock));
+	list_each(r, &e->live, struct request, live)
+		if (r->repin)
+			return r;
+	return NULL;
+}
+
+void engine_repin(struct engine *e)
+{
+	struct request *r;
+	struct kset *old;
+
+	do {
+		uint64_t epoch;
+
+		lock_take(&e->lock);
+		epoch = e->repin_epoch;
+		r = engine_first_marked(e);
+		if (r) {
+			old = request_repin(r, kset_pin(e->repin));
+			r->repin = false;
+		} else {
+			old = e->repin;
+			e->repin = NULL;
+		}
+		lock_drop(&e->lock);
+		if (r)
+			record_repinned(r->rec, kset_name(r->kset), kset_generation(r->kset), epoch,
+				r->n_prompt - r->task.left);
+		kset_unpin(&old);
+	} while (r);
+}
