@@ -13,14 +13,18 @@ struct plugin_map {
 	struct provider provider;
 	char *copy;                /* path of the mapped copy */
 	void *handle;
+	bool opened;
 };
 
-/* dlopens `copy` (taken over, also on failure: unlinked and freed at the end) and checks the descriptor against
- * the facts. RC_PLUGIN. Then provider_open(), provider_warm() as the caller likes. */
+/* dlopens `copy` and checks the descriptor against the facts. Takes `copy` over, also on failure: it is unlinked and
+ * freed at the end. RC_PLUGIN cannot-map, no-symbol, facts-differ. */
 int plugin_map_new(char *copy, const struct plugin_facts *f, provider_log_f *log, struct plugin_map **ret_m,
 		   struct buf *why);
-/* Closes the provider if it is open, unmaps, unlinks the copy, frees. RC_PLUGIN leaks or stays-mapped: told in
- * why; what can be freed is freed. Nulls *m always. */
-int plugin_map_free(struct plugin_map **m, bool opened, struct buf *why);
+/* Calls the plugin's open(), warm(). RC_PLUGIN open-failed, warm-failed: only plugin_map_free() may follow. */
+int plugin_map_open(struct plugin_map *m, struct buf *why);
+int plugin_map_warm(struct plugin_map *m, struct buf *why);
+/* Calls the plugin's close() if it is open, unmaps, unlinks the copy, frees. RC_PLUGIN leaks or stays-mapped: told in
+ * why; what can be freed is freed. No set may use the provider. NULL is fine; nulls *m always. */
+int plugin_map_free(struct plugin_map **m, struct buf *why);
 
 #endif

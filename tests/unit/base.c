@@ -10,6 +10,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/base/sha256.h"
 #include "tests/unit/child.h"
 
 #include <errno.h>
@@ -458,6 +459,41 @@ static void test_mapfile(void **state)
 	buf_fini(&why);
 }
 
+/* ---- sha256 ---- */
+
+/* FIPS 180-4's examples and the lengths around a block's edge; the digests are another implementation's. */
+static void test_sha256(void **state)
+{
+	static const struct {
+		size_t n; /* of 'a' when text is NULL */
+		const char *text, *digest;
+	} rows[] = {
+		{ 0, "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
+		{ 3, "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
+		{ 56, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+		  "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
+		{ 1, NULL, "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb" },
+		{ 55, NULL, "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318" },
+		{ 63, NULL, "7d3e74a05d7db15bce4ad9ec0658ea98e3f06eeecf16b4c6fff2da457ddc2f34" },
+		{ 64, NULL, "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb" },
+		{ 65, NULL, "635361c48bb9eab14198e76ea8ab7f1a41685d6ad62aa9146d301d4f17eb0ae0" },
+		{ 119, NULL, "31eba51c313a5c08226adf18d4a359cfdfd8d2e816b13f4af952f7ea6584dcfb" },
+		{ 120, NULL, "2f3d335432c70b580af0e8e1b3674a7c020d683aa5f73aaaedfdc55af904c21c" },
+		{ 128, NULL, "6836cf13bac400e9105071cd6af47084dfacad4e5e302c94bfed24e013afb73e" },
+		{ 1000000, NULL, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0" },
+	};
+	char *many = mem_try(1000000, 1), hex[SHA256_HEX];
+
+	(void)state;
+	assert_non_null(many);
+	memset(many, 'a', 1000000);
+	for (size_t i = 0; i < mem_countof(rows); i++) {
+		sha256_hex(hex, rows[i].text ? rows[i].text : many, rows[i].n);
+		assert_string_equal(hex, rows[i].digest);
+	}
+	free(many);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -477,6 +513,7 @@ int main(void)
 		cmocka_unit_test(test_must_names_the_place),
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_mapfile),
+		cmocka_unit_test(test_sha256),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

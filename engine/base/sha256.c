@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ * sha256.c - SHA-256 (FIPS 180-4) of bytes in memory: names a file by what is in it.
+ * Threads: any. Locks: none. */
+#include "engine/base/sha256.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define SHA256_BLOCK 64
+
+/* The first 32 bits of the fractional parts of the cube roots of the first 64 primes. */
+static const uint32_t sha256_k[64] = {
+	0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+	0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+	0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+	0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+	0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+	0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+	0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+	0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+
+static uint32_t sha256_rotr(uint32_t x, int n)
+{
+	return x >> n | x << (32 - n);
+}
+
+static uint32_t sha256_word(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static void sha256_schedule(uint32_t w[64], const uint8_t *block)
+{
+	for (int i = 0; i < 16; i++)
+		w[i] = sha256_word(block + 4 * i);
+	for (int i = 16; i < 64; i++) {
+		uint32_t a = w[i - 15], b = w[i - 2];
+
+		w[i] = w[i - 16] + (sha256_rotr(a, 7) ^ sha256_rotr(a, 18) ^ a >> 3) + w[i - 7] +
+		       (sha256_rotr(b, 17) ^ sha256_rotr(b, 19) ^ b >> 10);
+	}
+}
+
+static void sha256_block(uint32_t h[8], const uint8_t *block)
+{
+	uint32_t w[64], s[8];
+
+	sha256_schedule(w, block);
+	memcpy(s, h, sizeof s);
+	for (int i = 0; i < 64; i++) {
+		uint32_t a = s[0], e = s[4];
+		uint32_t t1 = s[7] + (sha256_rotr(e, 6) ^ sha256_rotr(e, 11) ^ sha256_rotr(e, 25)) +
+			      ((e & s[5]) ^ (~e & s[6])) + sha256_k[i] + w[i];
+		uint32_t t2 = (sha256_rotr(a, 2) ^ sha256_rotr(a, 13) ^ sha256_rotr(a, 22)) +
+			      ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
+
+		memmove(s + 1, s, 7 * sizeof *s);
+		s[0] = t1 + t2;
+		s[4] += t1;
+	}
+	for (int i = 0; i < 8; i++)
+		h[i] += s[i];
+}
+
+/* The last bytes, a 1 bit, zeroes, and the length in bits: one block, or two when they do not fit. */
+static void sha256_tail(uint32_t h[8], const uint8_t *rest, size_t n_rest, uint64_t n)
+{
+	uint8_t tail[2 * SHA256_BLOCK] = { 0 };
+	size_t size = n_rest + 9 <= SHA256_BLOCK ? SHA256_BLOCK : sizeof tail;
+
+	if (n_rest)
+		memcpy(tail, rest, n_rest);
+	tail[n_rest] = 0x80;
+	for (int i = 0; i < 8; i++)
+		tail[size - 1 - (size_t)i] = (uint8_t)(n * 8 >> 8 * i);
+	for (size_t i = 0; i < size; i += SHA256_BLOCK)
+		sha256_block(h, tail + i);
+}
+
+void sha256_hex(char ret_hex[SHA256_HEX], const void *bytes, size_t n)
+{
+	uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+			  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
+	const uint8_t *p = bytes;
+	size_t left = n;
+
+	for (; left >= SHA256_BLOCK; left -= SHA256_BLOCK, p += SHA256_BLOCK)
+		sha256_block(h, p);
+	sha256_tail(h, p, left, n);
+	for (int i = 0; i < 64; i++)
+		ret_hex[i] = "0123456789abcdef"[h[i / 8] >> (28 - 4 * (i % 8)) & 15];
+	ret_hex[64] = '\0';
+}

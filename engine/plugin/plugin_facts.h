@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ * plugin_facts.h - what a plugin's file says of itself, and whether this daemon can run that.
+ * Threads: any. Locks: none. */
+#ifndef ENGINE_PLUGIN_FACTS_H
+#define ENGINE_PLUGIN_FACTS_H
+
+#include "engine/plugin/plugin_refusal.h"
+#include "plugins/dsv4_plugin.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PLUGIN_FACTS_MAX 65536 /* bytes between the markers */
+
+struct plugin_fact_op {
+	int op, numerics;          /* enum dsv4_op, enum dsv4_numerics */
+	uint16_t phases;
+	uint32_t wfmts;
+	char tag[32];
+};
+
+struct plugin_facts {
+	int abi_major, abi_minor;
+	char signature[64], name[32], version[32], cpu[128], gpu[128];
+	int n_op;                  /* 1..DSV4_PLUGIN_MAX_OPS */
+	struct plugin_fact_op op[DSV4_PLUGIN_MAX_OPS];
+};
+
+/* Reads the facts out of a file's bytes. Checks form only (dsv4_plugin.h), not whether this daemon can run it.
+ * Parses hostile input (fuzzed). RC_PLUGIN no-facts. */
+int plugin_facts_read(struct plugin_facts *ret_f, const void *bytes, size_t n, struct buf *why);
+/* Can this daemon on this CPU run it: major, minor, signature, features. RC_PLUGIN. */
+int plugin_facts_fit(const struct plugin_facts *f, struct buf *why);
+/* Is a mapped descriptor what the facts say, field by field. RC_PLUGIN facts-differ. */
+int plugin_facts_match(const struct plugin_facts *f, const struct dsv4_plugin *p, struct buf *why);
+
+#endif
