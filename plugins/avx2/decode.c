@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * decode.c - weights of every format to floats, eight columns or eight scales at a time.
+ * Threads: any. Locks: none. */
+#include "plugins/avx2/decode.h"
+#include "plugins/avx2/vec.h"
+
+int64_t avx2_decode_block(const struct dsv4_weight *w)
+{
+	return w->fmt == DSV4_W_FP4 ? 32 : w->fmt == DSV4_W_NVFP4 ? 16 : AVX2_BLOCK;
+}
+
+/* n < 16 bytes at p, zeroes after them. */
+static __m128i decode_tail(const uint8_t *p, int64_t n)
+{
+	uint8_t b[16] = { 0 };
+
+	memcpy(b, p, (size_t)n);
+	return _mm_loadu_si128((const __m128i *)(const void *)b);
+}
+
+/* Eight e4m3 codes. Shifted into place, exponent and mantissa are a float's, 120 too low in the exponent; a
+ * subnormal one gets the leading bit it lacks, which is taken off again as 2^-6. */
+static __m256 decode_e4m3(__m128i bytes)
+{
+	__m256i v = _mm256_cvtepu8_epi32(bytes), mag = _mm256_and_si256(v, _mm256_set1_epi32(0x7f));
+	__m256i sub = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), mag);
+	__m256i nan = _mm256_cmpeq_epi32(mag, _mm256_set1_epi32(0x7f));
+	__m256i sign = _mm256_slli_epi32(_mm256_xor_si256(v, mag), 24);
+	__m256i bits = _mm256_add_epi32(_mm256_slli_epi32(mag, 20), _mm256_set1_epi32(120 << 23));
+	__m256 lead = _mm256_castsi256_ps(_mm256_and_si256(sub, _mm256_set1_epi32((127 - 6) << 23)));
+	__m256 f;
+
+	bits = _mm256_add_epi32(bits, _mm256_and_si256(sub, _mm256_set1_epi32(1 << 23)));
+	f = _mm256_sub_ps(_mm256_castsi256_ps(bits), lead);
+	return _mm256_or_ps(f, _mm256_castsi256_ps(_mm256_or_si256(
+		sign, _mm256_and_si256(nan, _mm256_set1_epi32(0x7fc00000)))));
+}
+
+static void decode_fp8(const uint8_t *src, int64_t n, float *out)
+{
+	int64_t i = 0;
+
+	for (; i + AVX2_LANES <= n; i += AVX2_LANES)
+		_mm256_storeu_ps(out + i, decode_e4m3(_mm_loadl_epi64(avx2_at(src, i))));
+	if (i < n)
+		_mm256_storeu_ps(out + i, decode_e4m3(decode_tail(src + i, n - i)));
+}
+
+static __m256 decode_bf16_8(__m128i v)
+{
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+}
+
+static void decode_bf16(const uint8_t *src, int64_t n, float *out)
+{
+	int64_t i = 0;
+
+	for (; i + AVX2_LANES <= n; i += AVX2_LANES)
+		_mm256_storeu_ps(out + i, decode_bf16_8(_mm_loadu_si128(avx2_at(src, 2 * i))));
+	if (i < n)
+		_mm256_storeu_ps(out + i, decode_bf16_8(decode_tail(src + 2 * i, 2 * (n - i))));
+}
+
+/* The low eight of the codes: a table of the eight magnitudes, and bit 3 is the sign. */
+static __m256 decode_e2m1(__m128i codes)
+{
+	const __m256 value = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);
+	__m256i c = _mm256_cvtepu8_epi32(codes);
+	__m256i sign = _mm256_and_si256(_mm256_slli_epi32(c, 28), _mm256_set1_epi32((int)0x80000000));
+
+	return _mm256_or_ps(_mm256_permutevar8x32_ps(value, c), _mm256_castsi256_ps(sign));
+}
+
+/* Eight bytes, sixteen columns. */
+static void decode_fp4_16(__m128i v, float *out)
+{
+	__m128i mask = _mm_set1_epi8(15);
+	__m128i c = _mm_unpacklo_epi8(_mm_and_si128(v, mask), _mm_and_si128(_mm_srli_epi16(v, 4), mask));
+
+	_mm256_storeu_ps(out, decode_e2m1(c));
+	_mm256_storeu_ps(out + 8, decode_e2m1(_mm_srli_si128(c, 8)));
+}
+
+static void decode_fp4(const uint8_t *src, int64_t n, float *out)
+{
+	float last[16];
+	int64_t i = 0;
+
+	for (; i + 16 <= n; i += 16)
+		decode_fp4_16(_mm_loadl_epi64(avx2_at(src, i / 2)), out + i);
+	if (i == n)
+		return;
+	decode_fp4_16(decode_tail(src + i / 2, (n - i + 1) / 2), last);
+	if (n % 2)
+		last[n - i] = 0; /* the high nibble past the last column means nothing */
+	memcpy(out + i, last, (size_t)(n - i > 8 ? 16 : 8) * sizeof *out);
+}
+
+static void decode_f32(const uint8_t *src, int64_t n, float *out)
+{
+	for (int64_t i = 0; i < n; i += AVX2_LANES)
+		_mm256_storeu_ps(out + i, avx2_load((const float *)avx2_at(src, 4 * i), n - i));
+}
+
+void avx2_decode(const struct dsv4_weight *w, int64_t r, int64_t k, int64_t n, float *out)
+{
+	const uint8_t *data = w->data;
+
+	switch (w->fmt) {
+	case DSV4_W_F32:
+		decode_f32(data + (r * w->cols + k) * 4, n, out);
+		return;
+	case DSV4_W_BF16:
+		decode_bf16(data + (r * w->cols + k) * 2, n, out);
+		return;
+	case DSV4_W_FP8:
+		decode_fp8(data + r * w->cols + k, n, out);
+		return;
+	default:
+		decode_fp4(data + r * ((w->cols + 1) / 2) + k / 2, n, out);
+	}
+}
+
+/* E8M0: byte 0 is 2^-127, byte 255 is NaN, else the byte is the exponent. */
+static __m256 decode_e8m0(__m128i bytes)
+{
+	__m256i e = _mm256_cvtepu8_epi32(bytes), zero = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());
+	__m256i nan = _mm256_cmpeq_epi32(e, _mm256_set1_epi32(255)), f = _mm256_slli_epi32(e, 23);
+
+	f = _mm256_or_si256(f, _mm256_and_si256(zero, _mm256_set1_epi32(0x00400000)));
+	return _mm256_castsi256_ps(_mm256_or_si256(f, _mm256_and_si256(nan, _mm256_set1_epi32(0x7fc00000))));
+}
+
+void avx2_decode_scales(const struct dsv4_weight *w, const int64_t rows[8], int64_t k, float out[8])
+{
+	int64_t block = avx2_decode_block(w), n_block = (w->cols + block - 1) / block;
+	const uint8_t *scale = w->scale;
+	uint8_t b[8] = { 0 };
+	__m256 f = _mm256_set1_ps(1.0f);
+
+	if (w->sfmt != DSV4_S_NONE)
+		for (int i = 0; i < 8; i++) {
+			int64_t line = w->fmt == DSV4_W_FP8 ? rows[i] / AVX2_BLOCK : rows[i];
+			int64_t at = line * n_block + k / block;
+
+			if (w->sfmt == DSV4_S_F32)
+				memcpy(out + i, scale + 4 * at, sizeof *out);
+			else
+				b[i] = scale[at];
+		}
+	if (w->sfmt == DSV4_S_F32)
+		return;
+	if (w->sfmt == DSV4_S_E8M0)
+		f = decode_e8m0(_mm_loadl_epi64((const __m128i *)(const void *)b));
+	if (w->sfmt == DSV4_S_E4M3)
+		f = _mm256_mul_ps(decode_e4m3(_mm_loadl_epi64((const __m128i *)(const void *)b)),
+				  _mm256_set1_ps(w->scale2));
+	_mm256_storeu_ps(out, f);
+}

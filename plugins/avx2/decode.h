@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ * decode.h - weights of every format to floats in registers, eight columns or eight scales at a time.
+ * Threads: any. Locks: none. */
+#ifndef AVX2_DECODE_H
+#define AVX2_DECODE_H
+
+#include "plugins/dsv4_plugin.h"
+
+/* Columns that share a weight scale, and so a partial sum: 128, FP4 32, NVFP4 16. */
+int64_t avx2_decode_block(const struct dsv4_weight *w);
+/* Values of row r, columns [k, k + n), before scaling; k is even. Rounds n up to 8 and fills with zeroes. */
+void avx2_decode(const struct dsv4_weight *w, int64_t r, int64_t k, int64_t n, float *out);
+/* The factors of rows[0..8) for the block that begins at column k. */
+void avx2_decode_scales(const struct dsv4_weight *w, const int64_t rows[8], int64_t k, float out[8]);
+
+#endif
