@@ -15,7 +15,7 @@ bad=$(
 	# What an op reads and writes, and how far two results are apart, the engine asks plugins/check.
 	check engine 'engine/[a-z0-9_/]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|plugins/check/op_(io|diff)\.h|config\.h' |
 		grep -vE '^engine/model/(kset|provider)\.c:.*"plugins/ref/ref\.h"' || true
-	check plugins 'plugins/[a-z0-9_/]+\.(h|def)|dsv4_numfmt\.h|ops\.def' | grep -v '^plugins/check/' || true
+	check plugins 'plugins/[a-z0-9_/-]+\.(h|def)|dsv4_numfmt\.h|ops\.def' | grep -v '^plugins/check/' || true
 	check api 'api/[a-z0-9_]+\.(h|def)|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
 	check ctl 'ctl/[a-z0-9_]+\.(h|def)|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
 	check daemon '(daemon|ctl|api)/[a-z0-9_]+\.(h|def)|plugins/check/check\.h|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'

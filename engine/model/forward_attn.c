@@ -250,6 +250,8 @@ static int forward_score_slice(struct forward *f, int tok0, int n_tok, int64_t l
 		.n_head = d->index_heads,
 		.dim = d->index_dim,
 		.n_seq = forward_cut(f, tok0, n_tok),
+		/* A tap is shown the scores of every token, those that keep all their rows included. */
+		.k = f->tap && f->tap->rows ? 0 : f->num->index_topk,
 		.scale = (float)(1.0 / sqrt((double)d->index_dim * d->index_heads)),
 		.seq = f->cut,
 		.q = f->iq + (int64_t)tok0 * d->index_heads * d->index_dim,

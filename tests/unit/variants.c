@@ -62,21 +62,26 @@ struct distance {
 
 struct variant {
 	const char *plugin, *families;
+	bool exact;         /* profile; with native the indexer's rows are rounded already */
 	struct distance op[3];
 };
 
 static const struct variant variants[] = {
-	{ "mhc-bf16", "mhc", {
+	{ "mhc-bf16", "mhc", false, {
 		{ DSV4_OP_hc_pre, 1e-3, 1e-2, 0.999 },
 		{ DSV4_OP_hc_post, 1e-3, 1e-2, 0.999 },
 		{ DSV4_OP_hc_head, 1e-3, 1e-2, 0.999 } } },
-	{ "attn-splitk", "attention", {
+	{ "attn-splitk", "attention", false, {
 		{ DSV4_OP_attn, 1e-3, 1e-2, 0.999 } } },
+	{ "indexer-bf16", "indexer", true, {
+		{ DSV4_OP_index_score, 1e-4, 1e-2, 0.999 } } },
+	{ "indexer-fp8", "indexer", true, {
+		{ DSV4_OP_index_score, 1e-3, 1e-1, 0.99 } } },
 };
 #define N_VARIANT (sizeof variants / sizeof *variants)
 
 /* The tokens from `decode` on one by one, those before in steps of `chunk`; logits [N_TOK][vocab], malloc'd. */
-static float *run(struct tinykit *k, const struct kset *ks, int chunk, int decode)
+static float *run(struct tinykit *k, const struct kset *ks, bool exact, int chunk, int decode)
 {
 	size_t vocab = (size_t)k->vocab;
 	float *logits = malloc(N_TOK * vocab * sizeof *logits);
@@ -87,7 +92,8 @@ static float *run(struct tinykit *k, const struct kset *ks, int chunk, int decod
 	tinykit_tokens(k, 7, token, N_TOK);
 	for (int i = 0, n; i < N_TOK; i += n) {
 		n = i >= decode ? 1 : decode - i < chunk ? decode - i : chunk;
-		if (tinykit_step(k, ks, &k->native, s, token + i, n, n, logits + (size_t)i * vocab) < 0)
+		if (tinykit_step(k, ks, exact ? &k->exact : &k->native, s, token + i, n, n,
+				 logits + (size_t)i * vocab) < 0)
 			fail_msg("%s", buf_str(&k->why));
 	}
 	sequence_free(&s);
@@ -123,7 +129,7 @@ static void test_distances(void **state)
 		other = plugkit_set(&p, v->families);
 		beside_init(&b, k->ref, other, phase);
 		ks = beside_set(&b);
-		free(run(k, ks, N_TOK, phase == DSV4_DECODE ? 0 : N_TOK));
+		free(run(k, ks, v->exact, N_TOK, phase == DSV4_DECODE ? 0 : N_TOK));
 		print_message("%s, %s\n", v->plugin, kset_phase_name(phase));
 		beside_print(&b);
 		check_distance(v, &b);
@@ -141,19 +147,20 @@ static void test_same_bits(void **state)
 
 	tinykit_init(&two, 2);
 	for (size_t i = 0; i < N_VARIANT; i++) {
+		const struct variant *v = &variants[i];
 		size_t bytes = N_TOK * (size_t)one->vocab * sizeof(float);
-		float *whole, *cut, *ref = run(one, one->ref, N_TOK, N_TOK);
+		float *whole, *cut, *ref = run(one, one->ref, v->exact, N_TOK, N_TOK);
 		struct plugkit p;
 		struct kset *ks;
 
-		plugkit_init(&p, variants[i].plugin);
-		ks = plugkit_set(&p, variants[i].families);
-		whole = run(one, ks, N_TOK, N_TOK);
-		cut = run(&two, ks, 30, 200);
+		plugkit_init(&p, v->plugin);
+		ks = plugkit_set(&p, v->families);
+		whole = run(one, ks, v->exact, N_TOK, N_TOK);
+		cut = run(&two, ks, v->exact, 30, 200);
 		if (memcmp(whole, cut, bytes))
-			fail_msg("%s: other chunks, other bits", variants[i].plugin);
+			fail_msg("%s: other chunks, other bits", v->plugin);
 		if (!memcmp(whole, ref, bytes))
-			fail_msg("%s: ref's bits, so nothing of it ran", variants[i].plugin);
+			fail_msg("%s: ref's bits, so nothing of it ran", v->plugin);
 		free(whole);
 		free(cut);
 		free(ref);
@@ -161,6 +168,53 @@ static void test_same_bits(void **state)
 		plugkit_fini(&p);
 	}
 	tinykit_fini(&two);
+}
+
+/* Rows that index_key=fp4 has rounded are bf16 and e4m3 values already: rounding them again changes nothing. */
+static void test_indexers_add_nothing_to_fp4(void **state)
+{
+	static const char *const names[] = { "indexer-bf16", "indexer-fp8" };
+	struct tinykit *k = *state;
+	float *want = run(k, k->ref, false, N_TOK, N_TOK);
+
+	for (int i = 0; i < 2; i++) {
+		struct plugkit p;
+		struct kset *ks;
+		float *got;
+
+		plugkit_init(&p, names[i]);
+		ks = plugkit_set(&p, "indexer");
+		got = run(k, ks, false, N_TOK, N_TOK);
+		if (memcmp(got, want, N_TOK * (size_t)k->vocab * sizeof *got))
+			fail_msg("%s: other bits than ref", names[i]);
+		free(got);
+		kset_unpin(&ks);
+		plugkit_fini(&p);
+	}
+	free(want);
+}
+
+/* Tokens that keep all their rows are not scored, unless somebody looks. */
+static void test_the_score_op_is_told_top_k(void **state)
+{
+	struct tinykit *k = *state;
+	uint64_t want = 0;
+	struct beside b;
+	struct kset *ks;
+
+	beside_init(&b, k->ref, k->ref, DSV4_PREFILL);
+	ks = beside_set(&b);
+	free(run(k, ks, false, N_TOK, N_TOK));
+	for (int l = 0; l < k->model->config->n_layers; l++)
+		for (int t = 0; t < N_TOK && k->model->layout.layer[l].overlap; t++) {
+			int n = (t + 1) / k->model->layout.layer[l].ratio;
+
+			want += (uint64_t)(n > k->native.index_topk ? n : 0);
+		}
+	assert_true(want > 0);
+	assert_int_equal(b.op[DSV4_OP_index_score].all.n, want);
+	kset_unpin(&ks);
+	beside_fini(&b);
 }
 
 static int setup(void **state)
@@ -184,6 +238,8 @@ int main(void)
 		cmocka_unit_test(test_mhc_bf16_is_ref_at_bf16),
 		cmocka_unit_test(test_distances),
 		cmocka_unit_test(test_same_bits),
+		cmocka_unit_test(test_indexers_add_nothing_to_fp4),
+		cmocka_unit_test(test_the_score_op_is_told_top_k),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
