@@ -104,7 +104,7 @@ int plugin_map_warm(struct plugin_map *m, struct buf *why)
 }
 
 /* After an open() that failed there is nothing to close, but it must not have kept anything either. */
-static int plugin_map_close(struct plugin_map *m, struct buf *why)
+int plugin_map_close(struct plugin_map *m, struct buf *why)
 {
 	struct buf text = { 0 };
 	int rc = 0;
@@ -113,6 +113,10 @@ static int plugin_map_close(struct plugin_map *m, struct buf *why)
 		rc = provider_close(&m->provider, &text);
 	else if (atomic_load(&m->provider.n_alloc))
 		rc = buf_why(&text, RC_PLUGIN, "open() failed and left %ld bytes", atomic_load(&m->provider.bytes));
+	m->opened = false;
+	/* Told once; what was left is lost. */
+	atomic_store(&m->provider.n_alloc, 0);
+	atomic_store(&m->provider.bytes, 0);
 	if (rc)
 		plugin_map_refuse(why, PLUGIN_REFUSED_leaks, &text);
 	buf_fini(&text);

@@ -23,6 +23,8 @@ int plugin_map_new(char *copy, const struct plugin_facts *f, provider_log_f *log
 /* Calls the plugin's open(), warm(). RC_PLUGIN open-failed, warm-failed: only plugin_map_free() may follow. */
 int plugin_map_open(struct plugin_map *m, struct buf *why);
 int plugin_map_warm(struct plugin_map *m, struct buf *why);
+/* Calls the plugin's close() if it is open; it may be opened again. RC_PLUGIN leaks. No set may use the provider. */
+int plugin_map_close(struct plugin_map *m, struct buf *why);
 /* Calls the plugin's close() if it is open, unmaps, unlinks the copy, frees. RC_PLUGIN leaks or stays-mapped: told in
  * why; what can be freed is freed. No set may use the provider. NULL is fine; nulls *m always. */
 int plugin_map_free(struct plugin_map **m, struct buf *why);

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ * trial_child.c - a plugin is tried in a child process: the child's side, which does to it what the daemon would.
+ * Threads: one, and those of the check. Locks: none. */
+#include "daemon/daemon.h"
+#include "daemon/trial.h"
+#include "daemon/trial_shape.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+#include "engine/base/utf8.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* A leak is there in every round; what libc keeps once, or a thread's memory that is not back yet, is not. */
+#define TRIAL_MAX_ROUNDS 4
+
+struct trial_child {
+	struct plugin_file *file;
+	struct plugin_map *map;
+	uint64_t seed;
+	struct check_shape *shape; /* [n_shape] */
+	int n_shape;
+	int op;                    /* being checked */
+	struct buf why;            /* the check's first complaint */
+};
+
+/* The last line that the plugin logged, for the words of a refusal. */
+static char trial_child_logged[200];
+
+/* ---- telling the parent ---- */
+
+static void trial_child_send(json_t *m)
+{
+	char *text = json_dumps(m, JSON_COMPACT);
+	struct buf line = { 0 };
+
+	buf_printf(&line, "%s\n", text ? text : "{}");
+	/* A parent that is gone takes us along by SIGPIPE. */
+	for (size_t done = 0; done < line.len;) {
+		ssize_t n = write(TRIAL_FD, line.data + done, line.len - done);
+
+		if (n < 0 && errno != EINTR)
+			break;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	buf_fini(&line);
+	free(text);
+	json_decref(m);
+}
+
+static void trial_child_stage(const char *stage, const char *what)
+{
+	struct buf text = { 0 };
+
+	buf_printf(&text, "%s%s%s", stage, *what ? " " : "", what);
+	trial_child_send(json_pack("{s:s}", "stage", buf_str(&text)));
+	buf_fini(&text);
+}
+
+static void trial_child_result(int rc, const struct buf *why)
+{
+	struct buf text = { 0 };
+
+	utf8_repair(buf_str(why), why->len, &text);
+	trial_child_send(json_pack("{s:i,s:s}", "rc", rc, "why", buf_str(&text)));
+	buf_fini(&text);
+}
+
+static void trial_child_log(const struct provider *p, int level, const char *text)
+{
+	(void)p;
+	(void)level;
+	snprintf(trial_child_logged, sizeof trial_child_logged, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* ---- the check ---- */
+
+static enum plugin_refusal trial_child_refusal(enum check_verdict v)
+{
+	return v == CHECK_OUT_OF_BOUNDS ? PLUGIN_REFUSED_out_of_bounds :
+	       v == CHECK_NOT_IDENTICAL ? PLUGIN_REFUSED_not_identical : PLUGIN_REFUSED_wrong_result;
+}
+
+static void trial_child_row(void *arg, const struct check_row *row)
+{
+	struct trial_child *c = arg;
+
+	if (row->verdict == CHECK_PASS || c->why.len)
+		return;
+	plugin_refuse(&c->why, trial_child_refusal(row->verdict), "%s %s %s: %s", kset_op_name(row->op),
+		      kset_phase_name(row->phase), kset_wfmt_name(row->wfmt), row->detail);
+}
+
+static int trial_child_check_op(struct trial_child *c, int op, struct buf *why)
+{
+	struct check_options o = { .shape = c->shape, .n_shape = c->n_shape, .seed = c->seed, .quick = true,
+				   .op = op, .report = trial_child_row, .arg = c };
+	int rc;
+
+	trial_child_stage("check", kset_op_name((enum dsv4_op)op));
+	rc = check_plugin(c->map->provider.plugin, &c->map->provider.host, &o);
+	if (rc > 0)
+		return buf_why(why, RC_PLUGIN, "%s", buf_str(&c->why));
+	return rc ? buf_why(why, rc, "check of %s: %s", kset_op_name((enum dsv4_op)op), rc_text(rc)) : 0;
+}
+
+static int trial_child_check(struct trial_child *c, struct buf *why)
+{
+	bool offered[DSV4_N_OP] = { false };
+	int rc = 0;
+
+	for (int i = 0; i < c->file->facts.n_op; i++)
+		offered[c->file->facts.op[i].op] = true;
+	for (int op = 0; op < DSV4_N_OP && !rc; op++)
+		if (offered[op])
+			rc = trial_child_check_op(c, op, why);
+	return rc;
+}
+
+/* ---- the rounds ---- */
+
+static int trial_child_round(struct trial_child *c, struct buf *why)
+{
+	int rc;
+
+	trial_child_stage("open", "");
+	rc = plugin_map_open(c->map, why);
+	if (!rc) {
+		trial_child_stage("warm", "");
+		rc = plugin_map_warm(c->map, why);
+	}
+	if (rc && *trial_child_logged)
+		buf_printf(why, "; it says: %s", trial_child_logged);
+	rc = rc ? rc : trial_child_check(c, why);
+	if (rc)
+		return rc;
+	trial_child_stage("close", "");
+	return plugin_map_close(c->map, why);
+}
+
+/* Zero where a sanitizer has its own malloc, and its own way to find leaks. */
+static size_t trial_child_heap(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+static int trial_child_rounds(struct trial_child *c, struct buf *why)
+{
+	size_t heap = 0, before;
+	int rc = 0;
+
+	for (int i = 0; i < TRIAL_MAX_ROUNDS && !rc; i++) {
+		before = heap;
+		rc = trial_child_round(c, why);
+		heap = trial_child_heap();
+		if (i > 0 && heap <= before)
+			return rc;
+	}
+	return rc ? rc : plugin_refuse(why, PLUGIN_REFUSED_leaks, "%zu bytes more in the heap after each open and close",
+				       heap - before);
+}
+
+/* What the parent gives is below a directory that only we may write: its rules hold for it. */
+static int trial_child_map(struct trial_child *c, const char *copy, struct buf *why)
+{
+	char *dir = mem_strdup(copy), *slash = strrchr(dir, '/');
+	int rc;
+
+	trial_child_stage("map", "");
+	if (slash)
+		*slash = '\0';
+	rc = plugin_file_open(slash ? dir : ".", slash ? slash + 1 : copy, geteuid(), &c->file, why);
+	free(dir);
+	return rc ? rc : plugin_map_new(mem_strdup(copy), &c->file->facts, trial_child_log, &c->map, why);
+}
+
+/* The first complaint counts; a library that stays is told when there is no other. */
+static int trial_child_unmap(struct trial_child *c, int rc, struct buf *why)
+{
+	if (!c->map)
+		return rc;
+	trial_child_stage("unmap", "");
+	return rc ? (plugin_map_free(&c->map, NULL), rc) : plugin_map_free(&c->map, why);
+}
+
+/* ---- the process ---- */
+
+/* Only the parent's pipe is open, nothing is dumped, we end when the parent does, and are the first to go when memory
+ * is short. */
+static void trial_child_isolate(void)
+{
+	struct rlimit none = { 0, 0 };
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	setrlimit(RLIMIT_CORE, &none);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (fd >= 0) {
+		/* Refused in some containers; it is only a preference. */
+		if (write(fd, "1000", 4) < 0)
+			errno = 0;
+		close(fd);
+	}
+	/* One arena: threads that the check starts shall not each have their own when the heap is measured. */
+	mallopt(M_ARENA_MAX, 1);
+}
+
+static bool trial_child_args(struct trial_child *c, int argc, char **argv)
+{
+	struct stat st;
+
+	if (argc < 3 || fstat(TRIAL_FD, &st) || !S_ISFIFO(st.st_mode))
+		return false;
+	c->seed = strtoull(argv[1], NULL, 10);
+	c->n_shape = argc - 2;
+	c->shape = mem_grow(NULL, (size_t)c->n_shape, sizeof *c->shape);
+	for (int i = 0; i < c->n_shape; i++)
+		if (!trial_shape_get(argv[2 + i], &c->shape[i]))
+			return false;
+	return true;
+}
+
+int trial_child(int argc, char **argv)
+{
+	struct trial_child c = { 0 };
+	struct buf why = { 0 };
+	int rc;
+
+	if (!trial_child_args(&c, argc, argv)) {
+		fprintf(stderr, "dsv4d: " TRIAL_FLAG " is for dsv4d itself; kcheck checks a plugin\n");
+		free(c.shape);
+		return DAEMON_USAGE;
+	}
+	trial_child_isolate();
+	rc = trial_child_map(&c, argv[0], &why);
+	rc = rc ? rc : trial_child_rounds(&c, &why);
+	rc = trial_child_unmap(&c, rc, &why);
+	trial_child_result(rc, &why);
+	plugin_file_free(&c.file);
+	free(c.shape);
+	buf_fini(&c.why);
+	buf_fini(&why);
+	return DAEMON_OK;
+}
