@@ -4,6 +4,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/eval/eval.h"
+#include "engine/eval/eval_plugins.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -25,6 +26,7 @@ enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE, EVAL_UNAVAILABLE = 69, EVAL_T
 	OPT(out, "FILE", "results, .safetensors") \
 	OPT(profile, "NAME", "native (default) or exact numerics") \
 	OPT(set, "P=V", "one numerics parameter; may be repeated") \
+	OPT(plugin, "FILE", "load kernels, for --kernels to name; may be repeated") \
 	OPT(kernels, "SLOT", "FAMILY[.PHASE]=PLUGIN; may be repeated, later ones win") \
 	OPT(chunk, "N", "tokens per step (default 512); 1 runs the decode kernels") \
 	OPT(threads, "N", "threads (default: one per CPU)") \
@@ -48,8 +50,8 @@ enum eval_opt {
 
 struct eval_args {
 	const char *model, *in, *out;
-	const char *set[EVAL_MAX_SETS], *kernels[EVAL_MAX_SETS];
-	int n_set, n_kernels, chunk, threads;
+	const char *set[EVAL_MAX_SETS], *plugin[EVAL_MAX_SETS], *kernels[EVAL_MAX_SETS];
+	int n_set, n_plugin, n_kernels, chunk, threads;
 	enum numerics_profile profile;
 	bool top_only, diff;
 	struct eval_limits limits;
@@ -154,6 +156,7 @@ static int eval_option(struct eval_args *a, enum eval_opt opt, const char *arg)
 	case EVAL_OPT_out: a->out = arg; return 0;
 	case EVAL_OPT_profile: return eval_profile(arg, &a->profile);
 	case EVAL_OPT_set: return eval_append("set", a->set, &a->n_set, arg);
+	case EVAL_OPT_plugin: return eval_append("plugin", a->plugin, &a->n_plugin, arg);
 	case EVAL_OPT_kernels: return eval_append("kernels", a->kernels, &a->n_kernels, arg);
 	case EVAL_OPT_chunk: return eval_number("chunk", arg, 1, 1 << 20, &a->chunk);
 	case EVAL_OPT_threads: return eval_number("threads", arg, 1, POOL_MAX_THREADS, &a->threads);
@@ -214,13 +217,19 @@ static int eval_numerics(const struct eval_args *a, const struct model_config *c
 	return 0;
 }
 
-static int eval_kernels(const struct eval_args *a, struct kset **ret_ks, struct buf *why)
+static int eval_kernels(const struct eval_args *a, struct eval_plugins *p, struct kset **ret_ks, struct buf *why)
 {
 	struct kset_overlay ov[EVAL_MAX_SETS];
 	int rc;
 
+	for (int i = 0; i < a->n_plugin; i++) {
+		rc = eval_plugins_load(p, a->plugin[i], why);
+		if (rc < 0)
+			return eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc,
+				"--plugin: ", why);
+	}
 	for (int i = 0; i < a->n_kernels; i++) {
-		rc = kset_overlay_parse(&ov[i], a->kernels[i], NULL, NULL, why);
+		rc = kset_overlay_parse(&ov[i], a->kernels[i], eval_plugins_find, p, why);
 		if (rc < 0)
 			return eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc,
 				"--kernels: ", why);
@@ -249,34 +258,42 @@ static int eval_write(const struct eval_args *a, const struct eval_options *o, c
 	return rc < 0 ? eval_fail(EVAL_USAGE, rc, "", why) : 0;
 }
 
+/* Numerics and kernels are there. */
+static int eval_with_kernels(const struct eval_args *a, struct eval_options *o, const struct tensorfile *in,
+	struct buf *why)
+{
+	struct tensorfile out = { 0 };
+	int status, rc = pool_new(a->threads, &o->pool);
+
+	if (rc < 0)
+		return eval_fail(EVAL_TEMPORARY, rc, "threads: ", why);
+	rc = eval_run(o, in, &out, why);
+	if (rc < 0)
+		status = eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc, "", why);
+	else
+		status = eval_write(a, o, &out, why);
+	pool_free(&o->pool);
+	tensorfile_fini(&out);
+	return status;
+}
+
 /* The model is open; the rest of a run. */
 static int eval_with_model(const struct eval_args *a, struct model *m, const struct tensorfile *in,
 	struct buf *why)
 {
 	struct eval_options o = { .model = m, .chunk = a->chunk, .top_only = a->top_only };
-	struct tensorfile out = { 0 };
+	struct eval_plugins plugins = { 0 };
 	struct kset *ks = NULL;
 	int rc, status = eval_numerics(a, m->config, &o.numerics, why);
 
 	if (status == 0)
-		status = eval_kernels(a, &ks, why);
-	if (status)
-		return status;
+		status = eval_kernels(a, &plugins, &ks, why);
 	o.kset = ks;
-	rc = pool_new(a->threads, &o.pool);
-	if (rc < 0) {
-		status = eval_fail(EVAL_TEMPORARY, rc, "threads: ", why);
-	} else {
-		rc = eval_run(&o, in, &out, why);
-		if (rc < 0)
-			status = eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc, "", why);
-		else
-			status = eval_write(a, &o, &out, why);
-		pool_free(&o.pool);
-	}
-	tensorfile_fini(&out);
+	if (status == 0)
+		status = eval_with_kernels(a, &o, in, why);
 	kset_unpin(&ks);
-	return status;
+	rc = eval_plugins_fini(&plugins, why);
+	return status == 0 && rc < 0 ? eval_fail(EVAL_UNAVAILABLE, rc, "--plugin: ", why) : status;
 }
 
 /* The cases would be gone: two names, or two links, of one file. */

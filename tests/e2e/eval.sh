@@ -7,6 +7,8 @@ cases="$top_srcdir/tests/data/golden/exact.safetensors"
 . "$top_srcdir/tests/lib/want.sh"
 
 printf 'not a tensor file' >"$dir/junk"
+install -m 0755 "$top_builddir/plugins/mhc-bf16.so" "$dir"
+install -m 0755 "$top_builddir/dsv4-eval" "$dir/junk.so"
 want 0 "usage: dsv4-eval --model DIR" --help
 want 0 "dsv4-eval " --version
 want 2 "--model, --in and --out are needed"
@@ -21,6 +23,10 @@ want 2 "expected PARAMETER=VALUE, found index_key" --model "$model" --in "$cases
 want 2 'no parameter "topk"; there are: index_topk' --model "$model" --in "$cases" --out "$dir/o" --set topk=3
 want 2 'unknown family; there are: gemm' --model "$model" --in "$cases" --out "$dir/o" --kernels mla=ref
 want 69 'no plugin "attn-splitk" is loaded' --model "$model" --in "$cases" --out "$dir/o" --kernels attention=attn-splitk
+want 69 "$dir/none.so" --model "$model" --in "$cases" --out "$dir/o" --plugin "$dir/none.so"
+want 69 "no-facts" --model "$model" --in "$cases" --out "$dir/o" --plugin "$dir/junk.so"
+want 2 "there is a plugin of this name already" --model "$model" --in "$cases" --out "$dir/o" \
+	--plugin "$dir/mhc-bf16.so" --plugin "$dir/mhc-bf16.so"
 want 69 "$dir/none" --model "$dir/none" --in "$cases" --out "$dir/o"
 want 2 "$dir/none" --model "$model" --in "$dir/none" --out "$dir/o"
 want 2 "$dir/junk" --model "$model" --in "$dir/junk" --out "$dir/o"

@@ -1,25 +1,75 @@
 #!/bin/sh
 # Golden vectors of the tiny model through dsv4-eval, in both profiles, by the tolerances their README gives:
 # exact: every number within 5e-5, expert and row sets equal; native: logits within the noise of one rounding step.
+# With ref, and with the plugins that claim to compute the same.
 set -eu
 eval="$top_builddir/dsv4-eval"
 golden="$top_srcdir/tests/data/golden"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-run()
+# compute OUT PROFILE ARG...
+compute()
 {
-	profile=$1
-	shift
-	"$eval" --model "$top_srcdir/etc/tiny" --in "$golden/$profile.safetensors" --out "$dir/$profile" \
-		--profile "$profile"
-	echo "== $profile"
-	"$eval" --diff "$dir/$profile" "$golden/$profile.safetensors" "$@" || failed=1
+	out=$dir/$1 profile=$2
+	shift 2
+	"$eval" --model "$top_srcdir/etc/tiny" --in "$golden/$profile.safetensors" --out "$out" \
+		--profile "$profile" "$@"
 }
 
+# compare A B ARG...
+compare()
+{
+	a=$1 b=$2
+	shift 2
+	echo "== ${a##*/} against ${b#"$top_srcdir/"}: $*"
+	"$eval" --diff "$a" "$b" "$@" || failed=1
+}
+
+within_exact="--tolerance 5e-5"
+within_native="--only logits,experts,rows --tolerance 6e-2 --median 1e-2 --gap 0.3 --sets 0.9"
+golden_exact="$golden/exact.safetensors"
+golden_native="$golden/native.safetensors"
+
 failed=0
-run exact --tolerance 5e-5
-run native --only logits,experts,rows --tolerance 6e-2 --median 1e-2 --gap 0.3 --sets 0.9
+compute exact exact
+compute native native
+compare "$dir/exact" "$golden_exact" $within_exact
+compare "$dir/native" "$golden_native" $within_native
+
+# with PLUGIN: $with is the arguments to run all that it offers; false where build or CPU are not for it.
+with()
+{
+	so="$top_builddir/plugins/$1.so"
+	[ -e "$so" ] || { echo "== $1: not built here"; return 1; }
+	facts=$(grep -ao '<dsv4-facts>[^<]*' "$so")
+	for feature in $(echo "$facts" | sed 's/.*"cpu":"\([^"]*\)".*/\1/'); do
+		grep -qw "$feature" /proc/cpuinfo || { echo "== $1: no $feature here"; return 1; }
+	done
+	install -m 0755 "$so" "$dir"
+	with="--plugin $dir/$1.so"
+	for op in $(echo "$facts" | grep -o '"op":"[a-z_]*"' | cut -d'"' -f4); do
+		case $op in
+		linear) family=gemm ;;
+		rms_norm | rope) family=norm ;;
+		hc_*) family=mhc ;;
+		compress) family=compress ;;
+		index_*) family=indexer ;;
+		attn) family=attention ;;
+		moe_*) family=moe ;;
+		*) echo "$1: what family is $op of?" >&2; exit 1 ;;
+		esac
+		with="$with --kernels $family=$1"
+	done
+}
+
+# avx2 has ref's own bits.
+if with avx2; then
+	compute avx2-exact exact $with
+	compute avx2-native native $with
+	compare "$dir/avx2-exact" "$dir/exact" --tolerance 0
+	compare "$dir/avx2-native" "$dir/native" --tolerance 0
+fi
 
 # The names and shapes are those of the golden files, all of them.
 if "$eval" --diff "$dir/exact" "$golden/exact.safetensors" | grep 'only in'; then

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ * eval_plugins.h - the kernel plugins of one run of dsv4-eval, from files that the user names.
+ * Threads: one. Locks: none. */
+#ifndef ENGINE_EVAL_PLUGINS_H
+#define ENGINE_EVAL_PLUGINS_H
+
+#include "engine/plugin/plugin_map.h"
+
+#define EVAL_PLUGINS_MAX 16
+
+/* Start from zeroes. */
+struct eval_plugins {
+	int n;
+	struct plugin_map *map[EVAL_PLUGINS_MAX];
+	char *dir;                 /* where the mapped copies are; NULL before the first */
+};
+
+/* Maps and opens the plugin in this file, by the rules of plugin_file.h for the file and its directory.
+ * RC_PLUGIN, RC_NOT_FOUND, RC_INVALID (too many, or its name is taken), -errno. */
+int eval_plugins_load(struct eval_plugins *p, const char *file, struct buf *why);
+/* For kset_overlay_parse(); arg is the struct eval_plugins. */
+struct provider *eval_plugins_find(void *arg, const char *name);
+/* Closes and unmaps all; no set may use them. RC_PLUGIN when one left something behind. */
+int eval_plugins_fini(struct eval_plugins *p, struct buf *why);
+
+#endif
