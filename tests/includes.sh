@@ -21,8 +21,10 @@ bad=$(
 	check daemon '(daemon|ctl|api)/[a-z0-9_]+\.(h|def)|plugins/check/check\.h|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
 	# plugins see libc and libm only
 	find plugins -name '*.[ch]' | xargs grep -nHE '#[ \t]*include[ \t]*<(jansson|microhttpd|pcre2|curl|zlib|systemd)' || true
-	# the check library holds plugins against ref; it is the daemon's, kcheck's and the engine's, no plugin's
-	check plugins/check 'plugins/(check|ref)/[a-z0-9_]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|engine/base/[a-z0-9_]+\.(h|def)'
+	# the check library holds plugins against ref; it is the daemon's, kcheck's and the engine's, no plugin's. The
+	# program kcheck.c, which is no part of the library, maps plugins exactly as the daemon does.
+	check plugins/check 'plugins/(check|ref)/[a-z0-9_]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|engine/base/[a-z0-9_]+\.(h|def)' |
+		grep -vE '^plugins/check/kcheck\.c:.*"engine/plugin/plugin_map\.h"' || true
 	# a plugin looks into no other plugin's folder
 	for d in plugins/*/; do
 		[ "$d" = plugins/check/ ] || check "${d%/}" "plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|${d}[a-z0-9_]+\.(h|def)"

@@ -41,6 +41,13 @@ void case_fini(struct check_case *c)
 	*c = (struct check_case){ 0 };
 }
 
+int case_keep(struct check_case *c)
+{
+	for (int i = 0; i < c->n_buf && !c->rc; i++)
+		c->rc = guard_keep(&c->buf[i]);
+	return c->rc;
+}
+
 void case_name(struct check_case *c, const char *fmt, ...)
 {
 	va_list ap;

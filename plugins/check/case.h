@@ -79,7 +79,8 @@ struct case_op {
 	/* Bytes that a call must read at least, and floating-point operations (a multiply-add is two). */
 	void (*cost)(const union case_args *a, double *ret_bytes, double *ret_flops);
 	/* For outputs that are sets: the value `id` of row t was ranked by, in double; two ids whose values lie
-	 * within the entry's rounding may stand for each other. NULL: the sets must be equal. */
+	 * within the entry's rounding may stand for each other. NaN when it is no id. NULL: the sets must be
+	 * equal. */
 	double (*rank)(const union case_args *a, int64_t t, int32_t id);
 	/* How many values of row t of output `which` the op may write; NULL: the valid ones, and no others. */
 	int64_t (*may_write)(const union case_args *a, int which, int64_t t);
@@ -93,6 +94,8 @@ extern const struct case_op case_linear, case_rms_norm, case_rope, case_hc_pre, 
 
 void case_init(struct check_case *c, uint64_t seed, enum guard_place place);
 void case_fini(struct check_case *c);
+/* Remembers what all buffers hold, so that a change shows. 0 or c->rc. */
+int case_keep(struct check_case *c);
 void case_name(struct check_case *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- random numbers of a case ---- */

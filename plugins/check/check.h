@@ -17,7 +17,14 @@ enum check_class {
 	CHECK_NMSE    /* err^2 / ref^2 below a limit */
 };
 
-enum check_verdict { CHECK_PASS, CHECK_WRONG, CHECK_OUT_OF_BOUNDS, CHECK_NOT_IDENTICAL, CHECK_FAILED };
+/* Rises with gravity; a row has the gravest of its cases. */
+enum check_verdict {
+	CHECK_PASS,
+	CHECK_WRONG,         /* not what ref computes */
+	CHECK_NOT_IDENTICAL, /* other bits when batch, split, threads or contents of scratch differ */
+	CHECK_OUT_OF_BOUNDS, /* wrote what is not its output */
+	CHECK_FAILED         /* returned an error, or broke a rule of the host table */
+};
 
 /* The dimensions that cases are made from; 0 in a field: the cases that need it are left out. */
 struct check_shape {
@@ -32,29 +39,35 @@ extern const struct check_shape check_shape_tiny, check_shape_flash;
 struct check_row {
 	enum dsv4_op op;
 	enum dsv4_phase phase;
-	enum dsv4_wfmt wfmt;
+	enum dsv4_wfmt wfmt;       /* 0 for ops without a weight */
 	const struct dsv4_op_entry *entry;
 	enum check_class class;
 	enum check_verdict verdict;
 	int n_case;
-	double figure, limit;      /* the worst figure of the class, and what it may be */
+	double figure, limit;      /* the worst figure of the class, and what it may be in that case: values (EXACT) or
+				    * rows (SET) that differ, ulp, nmse */
 	struct op_diff diff;       /* over all cases */
 	char detail[256];          /* the first failure: case, element, got, expected; or "" */
 };
 typedef void check_report_f(void *arg, const struct check_row *row);
 
+#define CHECK_DOING 256
 struct check_options {
 	const struct check_shape *shape; /* [n_shape]; NULL: tiny and flash */
 	int n_shape;
 	uint64_t seed;             /* 0: 1; every seed makes other values */
 	bool quick;                /* seconds, not minutes: fewer cases, small extents; for the warm step */
 	int op;                    /* only this one (enum dsv4_op), -1: all */
+	bool fence;                /* buffers end, or begin, at unmapped pages: an op that reads past them dies by
+				    * SIGSEGV. For a process that may */
+	char *doing;               /* NULL, or [CHECK_DOING] that always names the running case, for a handler of it */
 	atomic_bool *cancel;       /* NULL: never */
 	check_report_f *report; void *arg;
 };
 
-/* Checks each entry of p, run with `base`'s state and memory but the library's own parallel_for and scratch.
- * Returns the number of rows that failed, -ENOMEM, or -ECANCELED. */
+/* Checks each entry of p, run with `base`'s state but the library's own parallel_for and scratch. An entry whose op
+ * has no case that fits is reported with n_case 0 and passes. Returns the number of rows that failed, -ENOMEM,
+ * -EAGAIN (no threads), or -ECANCELED. */
 int check_plugin(const struct dsv4_plugin *p, const struct dsv4_host *base, const struct check_options *o);
 
 /* ---- speed ---- */
@@ -77,9 +90,14 @@ struct check_bench_options {
 	atomic_bool *cancel;
 	check_speed_f *report; void *arg;
 };
+/* 0: as many as CPUs this process may use. */
+int check_threads(int n_threads);
 int check_roof_measure(int n_threads, struct check_roof *ret_r);
+/* Returns the number of slots whose op failed, -ENOMEM, -EAGAIN, or -ECANCELED. */
 int check_bench(const struct dsv4_plugin *p, const struct dsv4_host *base, const struct check_bench_options *o);
 
+const char *check_op_name(enum dsv4_op op);
+const char *check_wfmt_name(enum dsv4_op op, enum dsv4_wfmt wfmt); /* "-" for an op without a weight */
 const char *check_class_name(enum check_class c);
 const char *check_verdict_name(enum check_verdict v);
 

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ * kcheck.c - the kcheck command: is every op of a plugin right, inside its bounds, bit-identical; and how fast?
+ * Threads: main, and the check library's. Locks: none. */
+#include "engine/base/clock.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+#include "engine/plugin/plugin_map.h"
+#include "plugins/check/check.h"
+#include "plugins/check/kcheck_print.h"
+#include "plugins/ref/ref.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum kcheck_exit { KCHECK_OK, KCHECK_WRONG, KCHECK_USAGE, KCHECK_UNAVAILABLE = 69, KCHECK_TEMPORARY = 75 };
+
+/* The command line; OPT(long name, argument or "", text). */
+#define KCHECK_OPTS(OPT) \
+	OPT(op, "OP", "only this op, e.g. linear") \
+	OPT(seed, "N", "other values for every N; \"random\": any, printed (default 1)") \
+	OPT(quick, "", "seconds, not minutes: fewer cases") \
+	OPT(shape, "NAME", "tiny or flash (default: both)") \
+	OPT(bench, "", "time each op against ref and the machine's roofs, instead of checking") \
+	OPT(threads, "N", "bench: threads (default: one per CPU)") \
+	OPT(json, "", "one JSON object per line and row") \
+	OPT(help, "", "this text") \
+	OPT(version, "", "the version")
+
+enum kcheck_opt {
+	KCHECK_OPT_none, /* 0 is getopt's own */
+#define OPT(name, arg, text) KCHECK_OPT_##name,
+	KCHECK_OPTS(OPT)
+#undef OPT
+};
+
+struct kcheck_args {
+	int op, threads;
+	uint64_t seed;
+	const struct check_shape *shape;
+	bool quick, bench, json;
+};
+
+static int kcheck_help(FILE *f, int rc)
+{
+	fprintf(f, "usage: kcheck [OPTION]... [FILE.so|ref]...\n\n"
+		   "Checks the kernels of plugins against ref. Without a file: ref against itself, which checks the\n"
+		   "check. Exit status: 0 all pass, 1 something is wrong, 2 usage, 69 a plugin cannot be loaded.\n\n");
+#define OPT(name, arg, text) fprintf(f, "  --%-13s %s\n", *arg ? #name " " arg : #name, text);
+	KCHECK_OPTS(OPT)
+#undef OPT
+	return rc;
+}
+
+/* ---- where it was when a kernel died ---- */
+
+static struct {
+	char plugin[64], doing[CHECK_DOING];
+} kcheck_where;
+
+static void kcheck_put(const char *s)
+{
+	if (write(STDERR_FILENO, s, strlen(s)) < 0)
+		_exit(KCHECK_WRONG);
+}
+
+static void kcheck_died(int signal)
+{
+	kcheck_put("kcheck: ");
+	kcheck_put(kcheck_where.plugin);
+	kcheck_put(signal == SIGSEGV || signal == SIGBUS ? ": touched memory that is not there, in " :
+							   ": died of a signal, in ");
+	kcheck_put(kcheck_where.doing);
+	kcheck_put("\n");
+	_exit(KCHECK_WRONG);
+}
+
+static void kcheck_catch(void)
+{
+	static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
+	struct sigaction act = { .sa_handler = kcheck_died, .sa_flags = (int)SA_RESETHAND };
+
+	for (size_t i = 0; i < mem_countof(signals); i++)
+		sigaction(signals[i], &act, NULL);
+}
+
+/* ---- one plugin ---- */
+
+static int kcheck_rc(int rc)
+{
+	if (rc >= 0)
+		return rc ? KCHECK_WRONG : KCHECK_OK;
+	fprintf(stderr, "kcheck: %s\n", rc_text(rc));
+	return KCHECK_TEMPORARY;
+}
+
+static int kcheck_run(const struct kcheck_args *a, const struct dsv4_plugin *p, const struct dsv4_host *host)
+{
+	struct kcheck_print out = { .f = stdout, .plugin = p, .json = a->json };
+	const struct check_options o = { .shape = a->shape, .n_shape = 1, .seed = a->seed, .quick = a->quick,
+					 .op = a->op, .fence = true, .doing = kcheck_where.doing,
+					 .report = kcheck_print_row, .arg = &out };
+	const struct check_bench_options b = { .shape = a->shape, .n_shape = 1, .op = a->op,
+					       .n_threads = a->threads, .report = kcheck_print_speed, .arg = &out };
+	int rc;
+
+	snprintf(kcheck_where.plugin, sizeof kcheck_where.plugin, "%s", p->name);
+	if (!a->bench) {
+		kcheck_print_head(&out, a->seed);
+		rc = check_plugin(p, host, &o);
+		kcheck_print_end(&out);
+		return kcheck_rc(rc);
+	}
+	rc = check_roof_measure(a->threads, &out.roof);
+	if (rc < 0)
+		return kcheck_rc(rc);
+	kcheck_print_bench_head(&out);
+	return kcheck_rc(check_bench(p, host, &b));
+}
+
+/* Maps a copy of the file, in a directory of our own. */
+static int kcheck_map(const char *file, const char *tmp, struct plugin_map **ret_m, struct buf *why)
+{
+	const char *slash = strrchr(file, '/');
+	char *dir = slash ? mem_strndup(file, slash == file ? 1 : (size_t)(slash - file)) : mem_strdup(".");
+	struct plugin_file *pf = NULL;
+	char *copy;
+	int rc = plugin_file_open(dir, slash ? slash + 1 : file, getuid(), &pf, why);
+
+	if (!rc)
+		rc = plugin_facts_fit(&pf->facts, why);
+	if (!rc)
+		rc = plugin_file_copy(pf, tmp, &copy, why);
+	if (!rc)
+		rc = plugin_map_new(copy, &pf->facts, NULL, ret_m, why);
+	plugin_file_free(&pf);
+	free(dir);
+	return rc;
+}
+
+static int kcheck_file(const struct kcheck_args *a, const char *file)
+{
+	char tmp[] = "/tmp/kcheck-XXXXXX";
+	struct plugin_map *m = NULL;
+	struct buf why = { 0 };
+	int exit_code = KCHECK_UNAVAILABLE, rc;
+
+	if (!mkdtemp(tmp)) {
+		fprintf(stderr, "kcheck: %s: %s\n", tmp, strerror(errno));
+		return KCHECK_TEMPORARY;
+	}
+	rc = kcheck_map(file, tmp, &m, &why);
+	if (!rc)
+		rc = plugin_map_open(m, &why);
+	if (!rc)
+		rc = plugin_map_warm(m, &why);
+	if (!rc)
+		exit_code = kcheck_run(a, m->provider.plugin, &m->provider.host);
+	else
+		fprintf(stderr, "kcheck: %s: %s\n", file, why.len ? buf_str(&why) : rc_text(rc));
+	buf_clear(&why);
+	if (plugin_map_free(&m, &why)) {
+		fprintf(stderr, "kcheck: %s: %s\n", file, buf_str(&why));
+		exit_code = exit_code == KCHECK_OK ? KCHECK_WRONG : exit_code;
+	}
+	rmdir(tmp);
+	buf_fini(&why);
+	return exit_code;
+}
+
+/* ---- command line ---- */
+
+static int kcheck_op_find(const char *name)
+{
+#define OP(op, family, args, text) \
+	if (!strcmp(name, #op)) \
+		return DSV4_OP_##op;
+#include "plugins/ops.def"
+#undef OP
+	return -1;
+}
+
+static bool kcheck_number(const char *text, uint64_t *ret_n)
+{
+	char *end;
+
+	errno = 0;
+	*ret_n = strtoull(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
+static bool kcheck_option(struct kcheck_args *a, int opt, const char *value)
+{
+	uint64_t n;
+
+	switch (opt) {
+	case KCHECK_OPT_op:
+		return (a->op = kcheck_op_find(value)) >= 0;
+	case KCHECK_OPT_seed:
+		if (strcmp(value, "random"))
+			return kcheck_number(value, &a->seed) && a->seed;
+		a->seed = (uint64_t)clock_ns() % 1000000007 + 1;
+		return true;
+	case KCHECK_OPT_shape:
+		a->shape = !strcmp(value, "tiny") ? &check_shape_tiny : !strcmp(value, "flash") ? &check_shape_flash : NULL;
+		return a->shape;
+	case KCHECK_OPT_threads:
+		a->threads = kcheck_number(value, &n) && n <= 1024 ? (int)n : 0;
+		return a->threads > 0;
+	case KCHECK_OPT_quick:
+		return a->quick = true;
+	case KCHECK_OPT_bench:
+		return a->bench = true;
+	case KCHECK_OPT_json:
+		return a->json = true;
+	default:
+		return false;
+	}
+}
+
+/* Returns -1 to go on, or an exit status. */
+static int kcheck_options(struct kcheck_args *a, int argc, char **argv)
+{
+	static const struct option longs[] = {
+#define OPT(name, arg, text) { #name, sizeof arg > 1 ? required_argument : no_argument, NULL, KCHECK_OPT_##name },
+		KCHECK_OPTS(OPT)
+#undef OPT
+		{ 0 },
+	};
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		if (opt == KCHECK_OPT_help)
+			return kcheck_help(stdout, KCHECK_OK);
+		if (opt == KCHECK_OPT_version)
+			return printf("kcheck %s\n", PACKAGE_VERSION) < 0;
+		if (opt == '?')
+			return kcheck_help(stderr, KCHECK_USAGE);
+		if (!kcheck_option(a, opt, optarg)) {
+			fprintf(stderr, "kcheck: --%s does not take \"%s\"\n", longs[opt - 1].name, optarg);
+			return KCHECK_USAGE;
+		}
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct kcheck_args a = { .op = -1, .seed = 1 };
+	int worst = kcheck_options(&a, argc, argv);
+
+	if (worst >= 0)
+		return worst;
+	kcheck_catch();
+	worst = KCHECK_OK;
+	if (optind == argc)
+		worst = kcheck_run(&a, &ref_plugin, &provider_ref.host);
+	for (int i = optind; i < argc; i++) {
+		int rc = strcmp(argv[i], "ref") ? kcheck_file(&a, argv[i]) :
+						  kcheck_run(&a, &ref_plugin, &provider_ref.host);
+
+		worst = rc > worst ? rc : worst;
+	}
+	return worst;
+}
