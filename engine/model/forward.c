@@ -162,7 +162,6 @@ static int forward_read_streams(struct forward *f, const struct dsv4_hc_weights 
 		.hc = d->hc_mult,
 		.dim = d->hidden_size,
 		.sinkhorn_iters = d->hc_sinkhorn_iters,
-		.prec = numerics_mhc(f->num),
 		.norm_eps = d->norm_eps,
 		.hc_eps = d->hc_eps,
 		.w = *w,
@@ -171,7 +170,7 @@ static int forward_read_streams(struct forward *f, const struct dsv4_hc_weights 
 		.post = f->post,
 		.comb = f->comb,
 	};
-	int rc = forward_hc_pre(f, DSV4_W_F32, &a);
+	int rc = forward_hc_pre(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 
 	return rc < 0 ? rc : forward_norm(f, f->x, f->n_tok, d->hidden_size, norm);
 }
@@ -182,14 +181,13 @@ static int forward_write_streams(struct forward *f)
 		.n_tok = f->n_tok,
 		.hc = f->m->config->hc_mult,
 		.dim = f->m->config->hidden_size,
-		.prec = numerics_mhc(f->num),
 		.y = f->y,
 		.post = f->post,
 		.comb = f->comb,
 		.streams = f->streams,
 	};
 
-	return forward_hc_post(f, DSV4_W_F32, &a);
+	return forward_hc_post(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 }
 
 int forward_block(struct forward *f, const struct weights_layer *w)
@@ -233,7 +231,6 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 		.n_tok = f->n_want,
 		.hc = d->hc_mult,
 		.dim = d->hidden_size,
-		.prec = numerics_mhc(f->num),
 		.norm_eps = d->norm_eps,
 		.hc_eps = d->hc_eps,
 		.w = *hc,
@@ -243,7 +240,6 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 	struct dsv4_linear l = {
 		.n_tok = f->n_want,
 		.n_group = 1,
-		.act = DSV4_ACT_NONE,
 		.w = head,
 		.x = f->y,
 		.ldx = head->cols,
@@ -256,10 +252,10 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 		return 0;
 	must(logits != NULL);
 	forward_gather_last(f);
-	rc = forward_hc_head(f, DSV4_W_F32, &a);
+	rc = forward_hc_head(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 	if (rc == 0)
 		rc = forward_norm(f, f->y, f->n_want, d->hidden_size, norm);
-	return rc < 0 ? rc : forward_linear(f, (enum dsv4_wfmt)head->fmt, &l);
+	return rc < 0 ? rc : forward_linear(f, (enum dsv4_wfmt)head->fmt, FORWARD_PLAIN, &l);
 }
 
 /* ---- a step ---- */
@@ -324,6 +320,8 @@ int forward_run(struct forward *f, const struct forward_batch *b, struct buf *wh
 	f->num = b->numerics;
 	f->phase = b->phase;
 	f->tap = b->tap;
+	f->watch = b->watch;
+	f->name = b->name;
 	f->why = why;
 	rc = forward_plan(f, b);
 	if (rc == 0)

@@ -10,6 +10,8 @@
 #include "engine/model/pool.h"
 #include "engine/model/sequence.h"
 
+#include <stdbool.h>
+
 struct model;
 struct forward;
 
@@ -33,6 +35,41 @@ struct forward_tap {
 	void (*rows)(void *arg, int layer, int tok0, int n_tok, const struct dsv4_index_topk *choice);
 };
 
+/* What an op's numerics arguments follow, where its kind alone does not say. */
+enum forward_role {
+	FORWARD_PLAIN,     /* nothing */
+	FORWARD_ACT,       /* linear: rounds its input */
+	FORWARD_KV,        /* rope, compress: makes KV rows */
+	FORWARD_INDEX      /* rope, compress: makes index queries or keys */
+};
+
+/* An op about to run, or that has run. */
+struct forward_op {
+	const struct forward *forward;
+	enum dsv4_op op;
+	enum dsv4_phase phase;
+	enum dsv4_wfmt wfmt;
+	enum forward_role role;
+	int layer;         /* -1: the head */
+	const struct kset_slot *slot;
+	const void *args;  /* the op's argument struct */
+};
+
+/* Looks on at every op; any function may be NULL. */
+struct forward_watch {
+	void *arg;
+	bool (*stop)(void *arg); /* true: the pass ends here, with RC_CANCELLED */
+	void (*before)(void *arg, const struct forward_op *o);
+	void (*after)(void *arg, const struct forward_op *o); /* only if it succeeded */
+	int score_topk;    /* scores are computed where a token sees more rows than this, too; 0: only if needed */
+};
+
+/* Whose row of an op's output that is: a name of forward_batch.name ("" without), and the token's position. Valid
+ * inside before() and after(). */
+const char *forward_op_token(const struct forward_op *o, int64_t row, int64_t *ret_pos);
+/* Sets what the argument struct says of numerics: prec, act, roundings and top-k. */
+void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct numerics *n, void *args);
+
 struct forward_batch {
 	const struct kset *kset;
 	const struct numerics *numerics;
@@ -40,6 +77,8 @@ struct forward_batch {
 	const struct forward_item *item;
 	int n_item;
 	const struct forward_tap *tap;     /* NULL: none */
+	const struct forward_watch *watch; /* NULL: none */
+	const char *const *name;           /* [n_item] whose each item is, for the watch; NULL: nobody's */
 	float *logits;                     /* [sum of n_logits][vocab_size], in item order; NULL if none */
 };
 
@@ -50,7 +89,7 @@ void forward_free(struct forward **f);
 /* Runs the batch and advances every sequence by its n tokens. A sequence may stand in a batch once.
  * The bits of a token's logits depend on its sequence's tokens, the kernel set and the numerics only.
  * RC_INVALID (a token id out of range), RC_CONTEXT (beyond the model's positions), -ENOMEM, RC_KERNEL (an op
- * failed; why names op, provider, layer). On any error every sequence of the batch is as it was before the
+ * failed; why names op, provider, layer), RC_CANCELLED (by the watch). On any error every sequence of the batch is as it was before the
  * call and may be run again. */
 int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why);
 

@@ -18,14 +18,14 @@ static int64_t forward_visible(const struct sequence_layer *y, int64_t pos)
 	return y->ratio ? (pos + 1) / y->ratio : 0;
 }
 
-/* The caller says what is turned: x, n_head, dim, and inverse, kv, index where they are not zero. */
-static int forward_rotate(struct forward *f, struct dsv4_rope *a)
+/* The caller says what is turned: x, n_head, dim, and inverse. */
+static int forward_rotate(struct forward *f, enum forward_role role, struct dsv4_rope *a)
 {
 	a->n_tok = f->n_tok;
 	a->rot = f->m->config->rope_dim;
 	a->cs = forward_shape(f)->ratio ? f->cs_compress : f->cs_window;
 	a->ldx = (int64_t)a->n_head * a->dim;
-	return forward_rope(f, DSV4_W_F32, a);
+	return forward_rope(f, DSV4_W_F32, role, a);
 }
 
 /* Copies each part's rows of a flat [n_tok][width] array behind the rows its sequence keeps. */
@@ -46,18 +46,17 @@ static void forward_store(struct forward *f, enum sequence_tail tail, const floa
 static int forward_query(struct forward *f, const struct weights_layer *w)
 {
 	const struct model_config *d = f->m->config;
-	enum dsv4_act act = numerics_act(f->num);
 	struct dsv4_rope rope = { .x = f->q, .n_head = d->n_heads, .dim = d->head_dim };
-	int rc = forward_matrix(f, &w->wq_a, act, f->x, f->qr);
+	int rc = forward_matrix(f, &w->wq_a, FORWARD_ACT, f->x, f->qr);
 
 	if (rc == 0)
 		rc = forward_norm(f, f->qr, f->n_tok, d->q_lora_rank, w->q_norm);
 	if (rc == 0)
-		rc = forward_matrix(f, &w->wq_b, act, f->qr, f->q);
+		rc = forward_matrix(f, &w->wq_b, FORWARD_ACT, f->qr, f->q);
 	if (rc == 0)
 		rc = forward_norm(f, f->q, (int64_t)f->n_tok * d->n_heads, d->head_dim, NULL);
 	if (rc == 0)
-		rc = forward_rotate(f, &rope);
+		rc = forward_rotate(f, FORWARD_PLAIN, &rope);
 	return rc;
 }
 
@@ -68,14 +67,13 @@ static int forward_window(struct forward *f, const struct weights_layer *w)
 		.x = f->kv,
 		.n_head = 1,
 		.dim = d->head_dim,
-		.kv = numerics_kv_round(f->num),
 	};
-	int rc = forward_matrix(f, &w->wkv, numerics_act(f->num), f->x, f->kv);
+	int rc = forward_matrix(f, &w->wkv, FORWARD_ACT, f->x, f->kv);
 
 	if (rc == 0)
 		rc = forward_norm(f, f->kv, f->n_tok, d->head_dim, w->kv_norm);
 	if (rc == 0)
-		rc = forward_rotate(f, &rope);
+		rc = forward_rotate(f, FORWARD_KV, &rope);
 	if (rc == 0)
 		forward_store(f, SEQUENCE_WINDOW, f->kv);
 	return rc;
@@ -88,7 +86,7 @@ struct forward_pool {
 	const struct weights_compressor *w;
 	enum sequence_tail kv, score;
 	enum sequence_rows rows;
-	enum dsv4_round kv_round, index_round;
+	enum forward_role role;
 };
 
 /* Pools the groups that this part completes and writes them to their pages. */
@@ -105,8 +103,6 @@ static int forward_pool_part(struct forward *f, const struct forward_pool *c, co
 		.rot = f->m->config->rope_dim,
 		.overlap = y->overlap,
 		.first_absent = y->overlap && first == 0,
-		.kv_round = c->kv_round,
-		.index_round = c->index_round,
 		.norm_eps = f->m->config->norm_eps,
 		.ape = c->w->ape,
 		.norm = c->w->norm,
@@ -120,7 +116,8 @@ static int forward_pool_part(struct forward *f, const struct forward_pool *c, co
 	a.kv = sequence_tail(p->seq, f->layer, c->kv, from);
 	a.score = sequence_tail(p->seq, f->layer, c->score, from);
 	rope_table_fill(&f->m->rope_compress, first * y->ratio, y->ratio, a.n_out, f->cs_pooled);
-	rc = forward_compress(f, DSV4_W_F32, &a);
+	f->at_part = (int)(p - f->part);
+	rc = forward_compress(f, DSV4_W_F32, c->role, &a);
 	for (int64_t e = first; e < end && rc == 0; e++)
 		memcpy(sequence_row(p->seq, f->layer, c->rows, e), f->pooled + (size_t)(e - first) * dim,
 			dim * sizeof(float));
@@ -129,12 +126,12 @@ static int forward_pool_part(struct forward *f, const struct forward_pool *c, co
 
 static int forward_pool_rows(struct forward *f, const struct forward_pool *c)
 {
-	int rc = forward_matrix(f, &c->w->wkv, DSV4_ACT_NONE, f->x, f->proj);
+	int rc = forward_matrix(f, &c->w->wkv, FORWARD_PLAIN, f->x, f->proj);
 
 	if (rc < 0)
 		return rc;
 	forward_store(f, c->kv, f->proj);
-	rc = forward_matrix(f, &c->w->wgate, DSV4_ACT_NONE, f->x, f->proj);
+	rc = forward_matrix(f, &c->w->wgate, FORWARD_PLAIN, f->x, f->proj);
 	if (rc < 0)
 		return rc;
 	forward_store(f, c->score, f->proj);
@@ -146,7 +143,7 @@ static int forward_pool_rows(struct forward *f, const struct forward_pool *c)
 static int forward_pool_kv(struct forward *f, const struct weights_layer *w)
 {
 	struct forward_pool c = { &w->compressor, SEQUENCE_KV, SEQUENCE_SCORE, SEQUENCE_ROWS_KV,
-				  numerics_kv_round(f->num), DSV4_ROUND_NONE };
+				  FORWARD_KV };
 
 	return forward_pool_rows(f, &c);
 }
@@ -154,7 +151,7 @@ static int forward_pool_kv(struct forward *f, const struct weights_layer *w)
 static int forward_pool_keys(struct forward *f, const struct weights_layer *w)
 {
 	struct forward_pool c = { &w->indexer.compressor, SEQUENCE_INDEX_KV, SEQUENCE_INDEX_SCORE,
-				  SEQUENCE_ROWS_KEY, DSV4_ROUND_NONE, numerics_index_round(f->num) };
+				  SEQUENCE_ROWS_KEY, FORWARD_INDEX };
 
 	return forward_pool_rows(f, &c);
 }
@@ -214,14 +211,13 @@ static int forward_index_query(struct forward *f, const struct weights_layer *w)
 		.x = f->iq,
 		.n_head = d->index_heads,
 		.dim = d->index_dim,
-		.index = numerics_index_round(f->num),
 	};
-	int rc = forward_matrix(f, &w->indexer.wq_b, numerics_act(f->num), f->qr, f->iq);
+	int rc = forward_matrix(f, &w->indexer.wq_b, FORWARD_ACT, f->qr, f->iq);
 
 	if (rc == 0)
-		rc = forward_rotate(f, &rope);
+		rc = forward_rotate(f, FORWARD_INDEX, &rope);
 	if (rc == 0)
-		rc = forward_matrix(f, &w->indexer.weights_proj, DSV4_ACT_NONE, f->x, f->iw);
+		rc = forward_matrix(f, &w->indexer.weights_proj, FORWARD_PLAIN, f->x, f->iw);
 	return rc;
 }
 
@@ -260,14 +256,13 @@ static int forward_score_slice(struct forward *f, int tok0, int n_tok, int64_t l
 		.lds = lds,
 	};
 
-	return forward_index_score(f, DSV4_W_F32, &a);
+	return forward_index_score(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 }
 
 static int forward_topk_slice(struct forward *f, int tok0, int n_tok, int64_t lds, int64_t ldr)
 {
 	struct dsv4_index_topk a = {
 		.n_tok = n_tok,
-		.k = f->num->index_topk,
 		.n_vis = f->n_vis + tok0,
 		.score = lds ? f->score : NULL,
 		.lds = lds,
@@ -277,10 +272,11 @@ static int forward_topk_slice(struct forward *f, int tok0, int n_tok, int64_t ld
 	};
 	int rc = 0;
 
+	f->at_tok0 = tok0;
 	if (lds)
 		rc = forward_score_slice(f, tok0, n_tok, lds);
 	if (rc == 0)
-		rc = forward_index_topk(f, DSV4_W_F32, &a);
+		rc = forward_index_topk(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 	if (rc == 0 && f->tap && f->tap->rows)
 		f->tap->rows(f->tap->arg, f->layer, tok0, n_tok, &a);
 	return rc;
@@ -290,7 +286,8 @@ static int forward_topk_slice(struct forward *f, int tok0, int n_tok, int64_t ld
 static int forward_choose_rows(struct forward *f, int64_t *ret_ldr)
 {
 	int64_t most = forward_count_visible(f), k = f->num->index_topk;
-	int64_t ldr = most < k ? most : k, lds = most > k ? most : 0;
+	int64_t scored = f->watch && f->watch->score_topk && f->watch->score_topk < k ? f->watch->score_topk : k;
+	int64_t ldr = most < k ? most : k, lds = most > scored ? most : 0;
 	int64_t slice = lds && f->max_scores / lds < f->n_tok ? f->max_scores / lds : f->n_tok;
 	int rc;
 
@@ -318,7 +315,6 @@ static int forward_attend(struct forward *f, const struct weights_layer *w, int6
 		.dim = d->head_dim,
 		.n_seq = f->n_part,
 		.window = d->window,
-		.prec = numerics_attn(f->num),
 		.scale = (float)(1.0 / sqrt((double)d->head_dim)),
 		.seq = f->seq,
 		.q = f->q,
@@ -329,7 +325,7 @@ static int forward_attend(struct forward *f, const struct weights_layer *w, int6
 		.out = f->o,
 	};
 
-	return forward_attn(f, DSV4_W_F32, &a);
+	return forward_attn(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 }
 
 /* Back-rotation, the grouped projection (never rounds its input), and the second one. */
@@ -339,7 +335,6 @@ static int forward_output(struct forward *f, const struct weights_layer *w)
 	struct dsv4_linear a = {
 		.n_tok = f->n_tok,
 		.n_group = d->o_groups,
-		.act = DSV4_ACT_NONE,
 		.w = &w->wo_a,
 		.x = f->o,
 		.ldx = (int64_t)d->n_heads * d->head_dim,
@@ -347,12 +342,12 @@ static int forward_output(struct forward *f, const struct weights_layer *w)
 		.ldy = (int64_t)d->o_groups * d->o_lora_rank,
 	};
 	struct dsv4_rope rope = { .x = f->o, .n_head = d->n_heads, .dim = d->head_dim, .inverse = true };
-	int rc = forward_rotate(f, &rope);
+	int rc = forward_rotate(f, FORWARD_PLAIN, &rope);
 
 	if (rc == 0)
-		rc = forward_linear(f, (enum dsv4_wfmt)w->wo_a.fmt, &a);
+		rc = forward_linear(f, (enum dsv4_wfmt)w->wo_a.fmt, FORWARD_PLAIN, &a);
 	if (rc == 0)
-		rc = forward_matrix(f, &w->wo_b, numerics_act(f->num), f->oa, f->y);
+		rc = forward_matrix(f, &w->wo_b, FORWARD_ACT, f->oa, f->y);
 	return rc;
 }
 

@@ -20,7 +20,7 @@ static int forward_choose_experts(struct forward *f, const struct weights_layer 
 		.ids = f->expert,
 		.weight = f->gate,
 	};
-	int rc = forward_moe_route(f, (enum dsv4_wfmt)w->gate.fmt, &a);
+	int rc = forward_moe_route(f, (enum dsv4_wfmt)w->gate.fmt, FORWARD_PLAIN, &a);
 
 	if (rc == 0 && f->tap && f->tap->experts)
 		f->tap->experts(f->tap->arg, f->layer, f->n_tok, a.k, a.ids, a.weight);
@@ -38,7 +38,6 @@ int forward_experts(struct forward *f, const struct weights_layer *w)
 		.n_expert = d->n_experts,
 		.k = d->experts_per_tok,
 		.n_shared = d->n_shared_experts,
-		.act = numerics_act(f->num),
 		.limit = d->swiglu_limit,
 		.out_scale = output ? d->routed_scaling : 1.0f,
 		.expert = w->expert,
@@ -50,5 +49,5 @@ int forward_experts(struct forward *f, const struct weights_layer *w)
 	};
 	int rc = forward_choose_experts(f, w, output ? 1.0f : d->routed_scaling);
 
-	return rc < 0 ? rc : forward_moe_experts(f, (enum dsv4_wfmt)w->expert[0].w1.fmt, &a);
+	return rc < 0 ? rc : forward_moe_experts(f, (enum dsv4_wfmt)w->expert[0].w1.fmt, FORWARD_PLAIN, &a);
 }

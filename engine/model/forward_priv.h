@@ -71,21 +71,29 @@ struct forward {
 	const struct numerics *num;
 	enum dsv4_phase phase;
 	const struct forward_tap *tap;
+	const struct forward_watch *watch;
+	const char *const *name;       /* of the parts, or NULL */
 	struct buf *why;
 	int layer;                     /* the one that runs; n_layers is MTP, -1 the head */
 	int n_part, n_tok, n_want;     /* n_want: tokens that want logits */
+	int at_part, at_tok0;          /* what compress works on; first token of an indexer's slice */
 };
 
-/* forward_ops.c: one caller per op. Sets the size field, runs the slot of the step's set and phase, and turns
- * a failure into RC_KERNEL with `why` naming op, provider and layer (-ENOMEM stays). */
-#define OP(op, family, args, text) int forward_##op(struct forward *f, enum dsv4_wfmt wf, struct args *a);
+/* forward_ops.c: one caller per op. Sets the size field and what follows the step's numerics, runs the slot of the
+ * step's set and phase, and turns a failure into RC_KERNEL with `why` naming op, provider and layer (-ENOMEM
+ * stays). */
+#define OP(op, family, args, text) \
+	int forward_##op(struct forward *f, enum dsv4_wfmt wf, enum forward_role role, struct args *a);
 #include "plugins/ops.def"
 #undef OP
-/* Plain y = x W^T over the step's tokens; act: what the weight's format and numerics ask for. */
-int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum dsv4_act act, const float *x,
+/* Plain y = x W^T over the step's tokens; role ACT: x is rounded as the weight's format and numerics ask for. */
+int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum forward_role role, const float *x,
 	float *y);
 /* Row-wise norm of n_row rows, in place. */
 int forward_norm(struct forward *f, float *x, int64_t n_row, int dim, const float *weight);
+
+/* forward_watch.c: runs the op with the watch told before and after. RC_CANCELLED when it says stop. */
+int forward_watched(struct forward *f, const struct forward_op *o);
 
 /* forward_attn.c, forward_moe.c: from f->x to f->y. */
 int forward_attention(struct forward *f, const struct weights_layer *w);

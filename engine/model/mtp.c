@@ -42,7 +42,7 @@ static int mtp_embed(struct forward *f, const struct weights_mtp *w)
 	for (size_t t = 0; t < (size_t)f->n_tok; t++)
 		forward_embed(f, f->token[t], f->x + t * dim);
 	rc = forward_norm(f, f->x, f->n_tok, (int)dim, w->enorm);
-	return rc < 0 ? rc : forward_matrix(f, &w->e_proj, numerics_act(f->num), f->x, f->y);
+	return rc < 0 ? rc : forward_matrix(f, &w->e_proj, FORWARD_ACT, f->x, f->y);
 }
 
 /* Stream j becomes f->y + h_proj(hnorm(stream j)). */
@@ -56,7 +56,7 @@ static int mtp_stream(struct forward *f, const struct weights_mtp *w, size_t j)
 		memcpy(normed + t * dim, f->streams + t * row + j * dim, dim * sizeof *normed);
 	rc = forward_norm(f, normed, f->n_tok, (int)dim, w->hnorm);
 	if (rc == 0)
-		rc = forward_matrix(f, &w->h_proj, numerics_act(f->num), normed, out);
+		rc = forward_matrix(f, &w->h_proj, FORWARD_ACT, normed, out);
 	for (size_t t = 0; t < (size_t)f->n_tok && rc == 0; t++)
 		for (size_t i = 0; i < dim; i++)
 			f->streams[t * row + j * dim + i] = f->y[t * dim + i] + out[t * dim + i];
@@ -94,6 +94,7 @@ int mtp_run(struct forward *f, const struct mtp_batch *b, struct buf *why)
 	f->num = b->numerics;
 	f->phase = b->phase;
 	f->tap = b->tap;
+	f->watch = NULL;
 	f->why = why;
 	f->layer = f->m->config->n_layers;
 	rc = mtp_plan(f, b);
