@@ -134,6 +134,7 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 	scheduler_init(&e->sched, o->prefill_chunk ? o->prefill_chunk : ENGINE_PREFILL_CHUNK,
 		       o->max_running ? o->max_running : ENGINE_MAX_RUNNING);
 	e->items = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->items);
+	e->names = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->names);
 	e->count.epoch = 1;
 	e->env.wake = engine_wake;
 	e->env.wake_arg = e;
@@ -171,10 +172,12 @@ void engine_close(struct engine **pe)
 	ring_free(&e->ring);
 	free(e->logits);
 	free(e->items);
+	free(e->names);
 	forward_free(&e->forward);
 	sampler_work_free(&e->work);
 	kset_unpin(&e->kset);
 	kset_unpin(&e->repin);
+	shadow_unref(&e->shadow);
 	pool_free(&e->pool);
 	tokenizer_free(&e->tokenizer);
 	model_free(&e->model);

@@ -12,6 +12,7 @@
 #include "engine/model/kset.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/model/numerics.h"
+#include "engine/model/shadow.h"
 #include "engine/plugin/plugin_map.h"
 #include "engine/text/prompt.h"
 #include "engine/serve/record.h"
@@ -77,6 +78,14 @@ struct kset *engine_kset(struct engine *e);
  * every slot of the active set, and of the set that any request runs under, has the new one's numerics tag, and
  * every request's numerics are the new ones. Else RC_INVALID, and why says what differs. */
 int engine_activate(struct engine *e, struct kset **ks, const struct numerics *n, bool at_step, struct buf *why);
+
+/* Shadow (shadow.h): from the next step on, a share of the steps also run *ks beside the set that is active now; one
+ * at a time, a new one takes the old one's place. Takes over the caller's pin of *ks. RC_INVALID for the share. */
+int engine_shadow_start(struct engine *e, struct kset **ks, double share, struct buf *why);
+/* RC_NOT_FOUND when there is none. */
+int engine_shadow_stop(struct engine *e);
+/* The figures so far; shadow_report_fini() after use. RC_NOT_FOUND when there is none. */
+int engine_shadow_report(struct engine *e, struct shadow_report *ret_r);
 
 struct engine_status {
 	int running, queued, draining, failed; /* failed: the engine stopped for good; see why_failed */

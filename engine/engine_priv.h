@@ -34,6 +34,8 @@ struct engine {
 	int n_logits;
 	int bad_runs;              /* forward passes that failed by a kernel, since the last that did not */
 	bool broken;               /* no forward pass any more */
+	struct shadow *shadow_now; /* the step's, a reference; NULL: none */
+	const char **names;        /* [max_running] ids of the batch's requests, for the shadow */
 
 	/* Read by anyone. */
 	atomic_llong step_end_ns;  /* clock_ns() of the last step, or when work began */
@@ -47,6 +49,7 @@ struct engine {
 	bool woken, stopping;
 	struct kset *kset;
 	struct numerics numerics;
+	struct shadow *shadow;     /* a reference; NULL: none */
 	struct kset *repin;        /* what requests with `repin` set are to go on with; NULL when there are none */
 	uint64_t repin_epoch;
 	uint64_t set_seen;         /* count.steps + 1 when count.set_steps last rose; 0: not yet */
@@ -60,5 +63,10 @@ void *engine_thread_main(void *e);
 void engine_set_ran(struct engine *e, const struct kset *ks, int rc);
 /* And between two steps: the requests that are to go on with another set do so. */
 void engine_repin(struct engine *e);
+
+/* engine_shadow.c, for the engine thread: a step begins and ends; what a batch of it is to be watched by. */
+void engine_shadow_begin(struct engine *e);
+const struct forward_watch *engine_shadow_watch(struct engine *e, const struct kset *ks);
+void engine_shadow_end(struct engine *e);
 
 #endif

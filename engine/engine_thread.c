@@ -237,6 +237,7 @@ static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct 
 		f[i] = (struct forward_item){ .seq = r->seq, .tokens = request_tokens(r), .n = item[i].n };
 		f[i].n_logits = item[i].task->left == 0 || item[i].n == item[i].task->left;
 		n_logits += f[i].n_logits;
+		e->names[i] = generation_id(r->gen);
 	}
 	rc = engine_logits(e, n_logits);
 	if (rc)
@@ -244,6 +245,8 @@ static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct 
 	b.item = f;
 	b.n_item = n;
 	b.logits = n_logits ? e->logits : NULL;
+	b.watch = engine_shadow_watch(e, b.kset);
+	b.name = e->names;
 	return forward_run(e->forward, &b, why);
 }
 
@@ -295,8 +298,10 @@ static void engine_step(struct engine *e)
 
 	if (scheduler_plan(&e->sched) == 0)
 		return;
+	engine_shadow_begin(e);
 	for (i = 0; i < e->sched.n_batch && !e->broken; i++)
 		engine_batch(e, &e->sched.batch[i]);
+	engine_shadow_end(e);
 	atomic_store(&e->step_end_ns, clock_ns());
 	lock_take(&e->lock);
 	e->count.steps++;

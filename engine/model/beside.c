@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT
+ * beside.c - a second kernel set run beside a forward pass: each op on the same inputs, the results held side by side.
+ * Threads: who runs the pass; any reads the figures. Lock: beside, never while an op runs. */
+#include "engine/model/beside.h"
+#include "engine/base/lock.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Any op's arguments. */
+union beside_args {
+#define OP(op, family, args, text) struct args op;
+#include "plugins/ops.def"
+#undef OP
+};
+
+struct beside_mem { void *p; size_t bytes; };
+
+/* The call under way. */
+struct beside_call {
+	bool active;
+	const struct kset_slot *slot;
+	union beside_args args;        /* the second op's */
+	int n_out;
+	struct op_out a[OP_IO_MAX_OUT], b[OP_IO_MAX_OUT]; /* the pass's outputs, and its own */
+};
+
+struct beside {
+	const struct kset *kset;
+	bool other_numerics;
+	struct numerics num;
+	int n_layers;
+	struct pool *pool;
+	struct forward_watch watch;
+	struct beside_call call;
+	struct beside_mem out[OP_IO_MAX_OUT], visible;
+	struct lock lock;              /* everything below */
+	struct beside_row *cell;       /* [op][phase][layer, the head last][OP_IO_MAX_OUT] */
+	uint64_t failures;
+	struct buf why;                /* of the first */
+};
+
+static struct beside_row *beside_cell(struct beside *b, const struct forward_op *o, int out)
+{
+	int layer = o->layer < 0 ? b->n_layers : o->layer;
+	size_t at = (size_t)((((int)o->op * DSV4_N_PHASE + (int)o->phase) * (b->n_layers + 1) + layer)
+			     * OP_IO_MAX_OUT + out);
+
+	must(layer <= b->n_layers && out < OP_IO_MAX_OUT);
+	return &b->cell[at];
+}
+
+static size_t beside_cells(const struct beside *b)
+{
+	return (size_t)DSV4_N_OP * DSV4_N_PHASE * (size_t)(b->n_layers + 1) * OP_IO_MAX_OUT;
+}
+
+/* ---- one call ---- */
+
+static int beside_grow(struct beside_mem *m, int64_t n, size_t size)
+{
+	size_t bytes = (size_t)n * size;
+
+	if (bytes <= m->bytes)
+		return 0;
+	free(m->p);
+	m->bytes = 0;
+	m->p = mem_try((size_t)n, size);
+	if (!m->p)
+		return -ENOMEM;
+	m->bytes = bytes;
+	return 0;
+}
+
+static void beside_failed(struct beside *b, const struct forward_op *o, int rc, const char *what)
+{
+	lock_take(&b->lock);
+	beside_cell(b, o, 0)->failures++;
+	if (b->failures++ == 0)
+		buf_why(&b->why, rc, "%s of %s failed in layer %d, %s: %s", kset_op_name(o->op),
+			b->call.slot->provider->plugin->name, o->layer, kset_phase_name(o->phase), what);
+	lock_drop(&b->lock);
+}
+
+/* With another top-k a row of choices may be longer. */
+static void beside_topk_room(struct dsv4_index_topk *a)
+{
+	int64_t most = 1;
+
+	for (int t = 0; t < a->n_tok; t++)
+		most = a->n_vis[t] > most ? a->n_vis[t] : most;
+	a->ldr = most < a->k ? most : a->k;
+}
+
+/* Copies what is read in place, and points the second op's outputs at memory of its own. */
+static int beside_redirect(struct beside *b, const struct forward_op *o)
+{
+	struct beside_call *c = &b->call;
+
+	for (int i = 0; i < c->n_out; i++) {
+		struct op_out *out = &c->b[i];
+		int64_t n = out->n_row > 0 ? (out->n_row - 1) * out->ld + out->width : 0;
+		int rc = beside_grow(&b->out[i], n > 0 ? n : 1, sizeof(float));
+
+		if (rc)
+			return rc;
+		if (out->in_place)
+			memcpy(b->out[i].p, out->data, (size_t)n * sizeof(float));
+		out->data = b->out[i].p;
+		op_redirect(o->op, &c->args, i, out->data);
+	}
+	return 0;
+}
+
+static int beside_prepare(struct beside *b, const struct forward_op *o)
+{
+	struct beside_call *c = &b->call;
+	int rc = beside_grow(&b->visible, op_rows(o->op, o->args) + 1, sizeof(int32_t));
+
+	if (rc)
+		return rc;
+	c->n_out = op_outputs(o->op, o->args, b->visible.p, c->a);
+	if (o->op == DSV4_OP_index_topk && b->other_numerics)
+		beside_topk_room(&c->args.index_topk);
+	must(op_outputs(o->op, &c->args, b->visible.p, c->b) == c->n_out);
+	return beside_redirect(b, o);
+}
+
+/* Is there anything to compare? Then the arguments are the second op's. */
+static bool beside_differs(struct beside *b, const struct forward_op *o)
+{
+	struct beside_call *c = &b->call;
+	size_t size = op_args_size(o->op);
+
+	c->slot = kset_slot(b->kset, o->op, o->phase, o->wfmt);
+	memcpy(&c->args, o->args, size);
+	if (b->other_numerics)
+		forward_set_numerics(o->op, o->role, &b->num, &c->args);
+	return c->slot->fn != o->slot->fn || c->slot->provider != o->slot->provider
+	       || memcmp(&c->args, o->args, size) != 0;
+}
+
+static void beside_before(void *arg, const struct forward_op *o)
+{
+	struct beside *b = arg;
+	int rc;
+
+	b->call.active = beside_differs(b, o);
+	if (!b->call.active) {
+		lock_take(&b->lock);
+		beside_cell(b, o, 0)->same++;
+		lock_drop(&b->lock);
+		return;
+	}
+	rc = beside_prepare(b, o);
+	if (rc) {
+		b->call.active = false;
+		beside_failed(b, o, rc, rc_text(rc));
+	}
+}
+
+/* ---- results ---- */
+
+/* Choices by different top-k differ in length too: the sets are held against each other as they are. */
+static void beside_diff_sets(struct op_diff *d, const struct op_out *a, const struct op_out *b, const int32_t *count)
+{
+	for (int64_t r = 0; r < a->n_row; r++) {
+		const int32_t *x = (const int32_t *)a->data + r * a->ld, *y = (const int32_t *)b->data + r * b->ld;
+		/* The second op's count is not to be trusted. */
+		int64_t n = a->valid[r], m = count[r] < 0 ? 0 : count[r] > b->width ? b->width : count[r], common = 0;
+		double jaccard;
+
+		for (int64_t i = 0, k = 0; i < n && k < m;) {
+			common += x[i] == y[k];
+			if (x[i] <= y[k])
+				i++;
+			else
+				k++;
+		}
+		jaccard = n + m == 0 ? 1 : (double)common / (double)(n + m - common);
+		d->n += (uint64_t)n;
+		d->n_set++;
+		d->jaccard += jaccard;
+		d->n_set_differ += common != n || common != m;
+		if (1 - jaccard > d->worst_row) {
+			d->worst_row = 1 - jaccard;
+			d->worst_at = r;
+		}
+	}
+}
+
+static void beside_diff(const struct beside *b, enum dsv4_op op, int out, struct op_diff *d)
+{
+	const struct beside_call *c = &b->call;
+
+	if (op == DSV4_OP_index_topk && out == 0 && b->other_numerics)
+		beside_diff_sets(d, &c->a[0], &c->b[0], c->b[1].data);
+	else
+		op_diff_add(d, &c->a[out], c->b[out].data, 0);
+}
+
+static void beside_add(struct beside *b, const struct forward_op *o, int out)
+{
+	struct beside_row *cell = beside_cell(b, o, out);
+	struct op_diff d = { 0 };
+	const char *name = "";
+	int64_t pos = -1;
+
+	beside_diff(b, o->op, out, &d);
+	if (d.worst_row > 0)
+		name = forward_op_token(o, d.worst_at, &pos);
+	lock_take(&b->lock);
+	if (d.worst_row > cell->diff.worst_row) {
+		snprintf(cell->worst_name, sizeof cell->worst_name, "%s", name);
+		cell->worst_pos = pos;
+	}
+	op_diff_merge(&cell->diff, &d);
+	cell->output = b->call.a[out].name;
+	cell->calls++;
+	lock_drop(&b->lock);
+}
+
+static void beside_after(void *arg, const struct forward_op *o)
+{
+	struct beside *b = arg;
+	struct beside_call *c = &b->call;
+	int rc;
+
+	if (!c->active)
+		return;
+	c->active = false;
+	pool_scratch_reset(b->pool);
+	rc = op_call(o->op, c->slot->fn, pool_exec(b->pool), &c->slot->provider->host, &c->args);
+	if (rc)
+		beside_failed(b, o, rc, rc_text(rc));
+	for (int i = 0; i < c->n_out && rc == 0; i++)
+		beside_add(b, o, i);
+}
+
+/* ---- life and figures ---- */
+
+struct beside *beside_new(const struct kset *ks, const struct numerics *num, int n_layers, struct pool *p)
+{
+	struct beside *b = mem_new(sizeof *b);
+
+	b->kset = ks;
+	b->other_numerics = num != NULL;
+	if (num)
+		b->num = *num;
+	b->n_layers = n_layers;
+	b->pool = p;
+	b->watch = (struct forward_watch){ .arg = b, .before = beside_before, .after = beside_after,
+					   .score_topk = num ? num->index_topk : 0 };
+	lock_init(&b->lock, "beside");
+	b->cell = mem_grow(NULL, beside_cells(b), sizeof *b->cell);
+	memset(b->cell, 0, beside_cells(b) * sizeof *b->cell);
+	for (size_t i = 0; i < beside_cells(b); i++)
+		b->cell[i].worst_pos = -1;
+	return b;
+}
+
+void beside_free(struct beside **pb)
+{
+	struct beside *b = *pb;
+
+	*pb = NULL;
+	if (!b)
+		return;
+	for (int i = 0; i < OP_IO_MAX_OUT; i++)
+		free(b->out[i].p);
+	free(b->visible.p);
+	free(b->cell);
+	buf_fini(&b->why);
+	lock_fini(&b->lock);
+	free(b);
+}
+
+const struct forward_watch *beside_watch(struct beside *b)
+{
+	return &b->watch;
+}
+
+int beside_rows(struct beside *b, struct beside_row **ret_rows)
+{
+	struct beside_row *rows = mem_grow(NULL, beside_cells(b), sizeof *rows);
+	int n = 0;
+
+	lock_take(&b->lock);
+	for (size_t i = 0; i < beside_cells(b); i++) {
+		size_t at = i / OP_IO_MAX_OUT;
+		struct beside_row *c = &b->cell[i];
+
+		if (!c->calls && !c->same && !c->failures)
+			continue;
+		rows[n] = *c;
+		rows[n].layer = (int)(at % (size_t)(b->n_layers + 1));
+		rows[n].layer = rows[n].layer == b->n_layers ? -1 : rows[n].layer;
+		at /= (size_t)(b->n_layers + 1);
+		rows[n].phase = (enum dsv4_phase)(at % DSV4_N_PHASE);
+		rows[n].op = (enum dsv4_op)(at / DSV4_N_PHASE);
+		rows[n].output = c->output ? c->output : "";
+		n++;
+	}
+	lock_drop(&b->lock);
+	*ret_rows = rows;
+	return n;
+}
+
+uint64_t beside_failures(struct beside *b, struct buf *why)
+{
+	uint64_t n;
+
+	lock_take(&b->lock);
+	n = b->failures;
+	if (why)
+		buf_add(why, b->why.data, b->why.len);
+	lock_drop(&b->lock);
+	return n;
+}
