@@ -14,7 +14,11 @@
 #include <string.h>
 
 const struct case_op *const case_ops[DSV4_N_OP] = {
+	[DSV4_OP_linear] = &case_linear,
 	[DSV4_OP_rms_norm] = &case_rms_norm,
+	[DSV4_OP_attn] = &case_attn,
+	[DSV4_OP_moe_route] = &case_moe_route,
+	[DSV4_OP_moe_experts] = &case_moe_experts,
 };
 
 const char *case_values_name(enum case_values v)

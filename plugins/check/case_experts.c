@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ * case_experts.c - cases of moe_experts: every weight format, shared experts in another, experts nobody chose.
+ * Threads: one per case. Locks: none. */
+#include "plugins/check/case_matrix.h"
+#include "engine/base/mem.h"
+
+#include <math.h>
+
+enum case_experts_who {
+	CASE_EXPERTS_ANY,    /* k of all, per token */
+	CASE_EXPERTS_FIRST,  /* the same first k for all tokens */
+	CASE_EXPERTS_LAST,
+	CASE_EXPERTS_TURNS   /* k in a row from another one on per token; some have one token, some none */
+};
+
+/* n_expert 0: the shape's experts, dim and k; inter is the shape's but no more than given. k -1: all. shared_fmt: of
+ * the shared experts, which need not be the routed ones'; DSV4_N_WFMT: theirs. */
+static const struct case_experts_row {
+	int n_expert, dim, inter, k, n_tok;
+	enum case_experts_who who;
+	int n_shared;
+	enum dsv4_wfmt shared_fmt;
+	bool act, f32_scale;
+	float limit, out_scale;
+	bool quick;
+	enum case_values values;
+} case_experts_table[] = {
+#define SAME DSV4_N_WFMT
+	/* a model's */
+	{ 0, 0, 64, 0, 1, 0, 1, DSV4_W_FP8, true, false, 10, 1, true, CASE_PLAIN },
+	{ 0, 0, 128, 0, 3, 0, 1, SAME, false, false, 10, 1.5f, false, CASE_PLAIN },
+	{ 0, 0, 160, 0, 8, CASE_EXPERTS_FIRST, 1, DSV4_W_BF16, true, false, 10, 1, false, CASE_PLAIN },
+	{ 0, 0, 96, 0, 20, CASE_EXPERTS_TURNS, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN },
+	/* sizes of none */
+	{ 1, 1, 1, 1, 1, 0, 0, SAME, true, false, 0, 1, true, CASE_PLAIN },
+	{ 3, 7, 5, 1, 4, CASE_EXPERTS_LAST, 0, SAME, false, false, 0, 1, true, CASE_PLAIN },
+	{ 5, 33, 17, 2, 7, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1.5f, true, CASE_PLAIN },
+	{ 4, 130, 65, 3, 5, 0, 2, DSV4_W_F32, false, true, 10, 0.5f, true, CASE_PLAIN },
+	{ 4, 64, 130, -1, 6, 0, 1, DSV4_W_FP8, true, true, 0, 2.5f, true, CASE_PLAIN },
+	{ 9, 129, 31, 4, 33, 0, 2, DSV4_W_FP4, true, false, 10, 1, true, CASE_PLAIN },
+	{ 6, 48, 96, 2, 130, CASE_EXPERTS_FIRST, 1, DSV4_W_NVFP4, false, false, 10, 1, true, CASE_PLAIN },
+	{ 40, 32, 24, 6, 3, CASE_EXPERTS_LAST, 0, SAME, true, false, 10, 1.5f, true, CASE_PLAIN },
+	{ 4, 64, 32, 2, 0, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
+	{ 4, 255, 257, 2, 9, 0, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN },
+	/* a limit that most gates and all but small ups reach; an output that is not scaled, or all away */
+	{ 5, 40, 48, 2, 6, 0, 1, SAME, false, false, 0.3f, 1, true, CASE_PLAIN },
+	{ 5, 40, 48, 2, 6, 0, 2, SAME, true, false, 0.3f, 0, true, CASE_PLAIN },
+	/* values */
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1.5f, true, CASE_ZERO },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1.5f, true, CASE_SIGNED_ZERO },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1, true, CASE_DENORMAL },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1, true, CASE_DENORMAL },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1, true, CASE_LARGE },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1, true, CASE_LARGE },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 10, 1.5f, true, CASE_MIXED },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 0, 1, true, CASE_HUGE },
+	{ 5, 140, 48, 2, 5, 0, 0, SAME, false, false, 10, 1, true, CASE_NAN },
+#undef SAME
+};
+
+#define CASE_EXPERTS_DISTINCT 7 /* experts with weights of their own; of more, every so many are the same */
+
+/* n experts. Where they are many, some share their memory, which no op can see but by its speed. */
+static const struct dsv4_expert *case_experts_array(struct check_case *c, enum dsv4_wfmt fmt, bool f32_scale, int n,
+	int n_distinct)
+{
+	struct dsv4_expert *e = case_alloc(c, (size_t)n * sizeof *e, _Alignof(struct dsv4_expert));
+	enum dsv4_sfmt sfmt = case_matrix_sfmt(fmt, f32_scale);
+	const struct dsv4_moe_experts *a = &c->args.moe_experts;
+
+	for (int i = 0; e && i < n; i++) {
+		if (i >= n_distinct) {
+			e[i] = e[i % n_distinct];
+			continue;
+		}
+		case_weight(c, &e[i].w1, fmt, sfmt, a->inter, a->dim);
+		case_weight(c, &e[i].w2, fmt, sfmt, a->dim, a->inter);
+		case_weight(c, &e[i].w3, fmt, sfmt, a->inter, a->dim);
+	}
+	return e;
+}
+
+/* k rising ids of token t. */
+static void case_experts_choose(struct check_case *c, enum case_experts_who who, int32_t t, int32_t *ids)
+{
+	const struct dsv4_moe_experts *a = &c->args.moe_experts;
+	int32_t n = 0, n_expert = a->n_expert, first = (int32_t)((int64_t)t * 3 % (n_expert - a->k + 1));
+
+	for (int32_t e = 0; e < n_expert; e++) {
+		bool in = who == CASE_EXPERTS_ANY ? case_below(c, n_expert - e) < a->k - n
+			: who == CASE_EXPERTS_FIRST ? e < a->k
+			: who == CASE_EXPERTS_LAST ? e >= n_expert - a->k : e >= first && e < first + a->k;
+
+		if (in)
+			ids[n++] = e;
+	}
+}
+
+static void case_experts_tokens(struct check_case *c, enum case_experts_who who, enum case_values v)
+{
+	struct dsv4_moe_experts *a = &c->args.moe_experts;
+	int64_t n_pair = (int64_t)a->n_tok * a->k;
+	int32_t *ids = case_alloc(c, (size_t)n_pair * sizeof *ids, sizeof *ids);
+	float *weight = case_alloc(c, (size_t)n_pair * sizeof *weight, sizeof *weight);
+
+	for (int32_t t = 0; ids && t < a->n_tok; t++)
+		case_experts_choose(c, who, t, ids + t * a->k);
+	for (int64_t i = 0; weight && i < n_pair; i++)
+		weight[i] = case_uniform(c, 0.02f, 1);
+	a->ids = ids;
+	a->weight = weight;
+	a->x = case_floats(c, (int64_t)a->n_tok * a->dim, v, 2);
+}
+
+static bool case_experts_wanted(const struct case_spec *s, const struct case_experts_row *r)
+{
+	return case_wanted(s, r->n_expert != 0, r->quick, r->values) && (s->phase != DSV4_DECODE || r->n_tok <= 8) &&
+	       (!r->f32_scale || s->wfmt == DSV4_W_FP8);
+}
+
+static int case_experts_make(struct check_case *c, const struct case_spec *s, int i)
+{
+	const struct case_experts_row *r = &case_experts_table[i];
+	enum dsv4_wfmt shared = r->shared_fmt == DSV4_N_WFMT ? s->wfmt : r->shared_fmt;
+	struct dsv4_moe_experts *a = &c->args.moe_experts;
+
+	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = r->n_tok, .n_expert = r->n_expert, .dim = r->dim,
+					.inter = r->inter, .k = r->k, .n_shared = r->n_shared,
+					.act = r->act ? DSV4_ACT_FP8 : DSV4_ACT_NONE, .limit = r->limit,
+					.out_scale = r->out_scale };
+	if (!r->n_expert) {
+		a->n_expert = s->shape->experts;
+		a->dim = s->shape->hidden;
+		a->inter = r->inter < s->shape->inter ? r->inter : s->shape->inter;
+		a->k = s->shape->experts_per_tok;
+	}
+	if (a->k < 0)
+		a->k = a->n_expert;
+	if (a->k < 1 || a->k > a->n_expert || a->dim < 1 || a->inter < 1 || !case_experts_wanted(s, r))
+		return CASE_SKIP;
+	c->step = r->act ? case_step(DSV4_ROUND_FP8) : 0;
+	a->expert = case_experts_array(c, s->wfmt, r->f32_scale, a->n_expert, CASE_EXPERTS_DISTINCT);
+	a->shared = case_experts_array(c, shared, r->f32_scale, a->n_shared, a->n_shared);
+	case_experts_tokens(c, r->who, r->values);
+	case_name(c, "%d tok, %d of %d experts, %d shared, %d x %d, act %s%s, limit %g, %s", a->n_tok, a->k,
+		a->n_expert, a->n_shared, a->dim, a->inter, r->act ? "fp8" : "none", r->f32_scale ? ", f32 scales" : "",
+		(double)a->limit, case_values_name(r->values));
+	return c->rc;
+}
+
+#define CASE_EXPERTS_BENCH_BYTES 2.5e8
+
+/* As many experts of their own as fit: more than any cache holds, fewer than the model has. */
+static int case_experts_bench(struct check_case *c, const struct case_spec *s)
+{
+	static const double bytes_of[DSV4_N_WFMT] = { 4, 2, 1, 0.5, 0.5 };
+	const struct check_shape *h = s->shape;
+	double bytes = 3 * bytes_of[s->wfmt] * h->inter * h->hidden;
+	int fit = bytes > 0 ? (int)fmin(CASE_EXPERTS_BENCH_BYTES / bytes, 1e6) : 0;
+	struct dsv4_moe_experts *a = &c->args.moe_experts;
+
+	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = s->n_tok, .n_expert = h->experts,
+					.dim = h->hidden, .inter = h->inter, .k = h->experts_per_tok,
+					.n_shared = h->shared, .act = DSV4_ACT_FP8, .limit = 10, .out_scale = 1 };
+	a->expert = case_experts_array(c, s->wfmt, false, a->n_expert, fit < 2 ? 2 : fit);
+	a->shared = case_experts_array(c, s->wfmt, false, a->n_shared, a->n_shared);
+	case_experts_tokens(c, CASE_EXPERTS_ANY, CASE_PLAIN);
+	return c->rc;
+}
+
+static void case_experts_slice(union case_args *u, int64_t t0, int64_t n, struct dsv4_seq *mem)
+{
+	struct dsv4_moe_experts *a = &u->moe_experts;
+
+	(void)mem;
+	a->n_tok = (int32_t)n;
+	a->x += t0 * a->dim;
+	a->y += t0 * a->dim;
+	a->ids += t0 * a->k;
+	a->weight += t0 * a->k;
+}
+
+static double case_experts_bytes(const struct dsv4_expert *e)
+{
+	return case_matrix_bytes(&e->w1) + case_matrix_bytes(&e->w2) + case_matrix_bytes(&e->w3);
+}
+
+static bool case_experts_chosen(const struct dsv4_moe_experts *a, int32_t e)
+{
+	for (int64_t i = 0; i < (int64_t)a->n_tok * a->k; i++)
+		if (a->ids[i] == e)
+			return true;
+	return false;
+}
+
+static void case_experts_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
+{
+	const struct dsv4_moe_experts *a = &u->moe_experts;
+
+	*ret_bytes = 4.0 * a->n_tok * a->dim;
+	for (int32_t e = 0; e < a->n_expert; e++)
+		if (case_experts_chosen(a, e))
+			*ret_bytes += case_experts_bytes(&a->expert[e]);
+	for (int32_t e = 0; e < a->n_shared; e++)
+		*ret_bytes += case_experts_bytes(&a->shared[e]);
+	*ret_flops = 6.0 * a->n_tok * (a->k + a->n_shared) * a->dim * a->inter;
+}
+
+const struct case_op case_moe_experts = {
+	.n = mem_countof(case_experts_table),
+	.make = case_experts_make,
+	.bench = case_experts_bench,
+	.slice = case_experts_slice,
+	.cost = case_experts_cost,
+	.weighted = true,
+};
