@@ -8,6 +8,17 @@
 #include "plugins/avx2/avx2.h"
 
 #define AVX2_OPS(OP) \
-	OP(linear, BOTH, ANY, EXACT, "fp32", avx2_linear)
+	OP(linear,      BOTH, ANY, EXACT, "fp32", avx2_linear) \
+	OP(rms_norm,    BOTH, ANY, EXACT, "fp32", avx2_rms_norm) \
+	OP(rope,        BOTH, ANY, EXACT, "fp32", avx2_rope) \
+	OP(hc_pre,      BOTH, ANY, EXACT, "fp32", avx2_hc_pre) \
+	OP(hc_post,     BOTH, ANY, EXACT, "fp32", avx2_hc_post) \
+	OP(hc_head,     BOTH, ANY, EXACT, "fp32", avx2_hc_head) \
+	OP(compress,    BOTH, ANY, EXACT, "fp32", avx2_compress) \
+	OP(index_score, BOTH, ANY, EXACT, "fp32", avx2_index_score) \
+	OP(index_topk,  BOTH, ANY, EXACT, "fp32", avx2_index_topk) \
+	OP(attn,        BOTH, ANY, EXACT, "fp32", avx2_attn) \
+	OP(moe_route,   BOTH, ANY, EXACT, "fp32", avx2_moe_route) \
+	OP(moe_experts, BOTH, ANY, EXACT, "fp32", avx2_moe_experts)
 
-DSV4_PLUGIN("avx2", "1.0", "avx2", "", AVX2_OPS, NULL, NULL, NULL)
+DSV4_PLUGIN("avx2", "1.0", "avx2 f16c", "", AVX2_OPS, NULL, NULL, NULL)

@@ -18,32 +18,30 @@ static __m128i decode_tail(const uint8_t *p, int64_t n)
 	return _mm_loadu_si128((const __m128i *)(const void *)b);
 }
 
-/* Eight e4m3 codes. Shifted into place, exponent and mantissa are a float's, 120 too low in the exponent; a
- * subnormal one gets the leading bit it lacks, which is taken off again as 2^-6. */
-static __m256 decode_e4m3(__m128i bytes)
+/* Sixteen e4m3 codes, eight to a register. In the place of a half's exponent and mantissa they are halves
+ * that are 2^8 too small, subnormal ones included; but the largest code is NaN. */
+static void decode_e4m3(__m128i codes, __m256 ret_f[2])
 {
-	__m256i v = _mm256_cvtepu8_epi32(bytes), mag = _mm256_and_si256(v, _mm256_set1_epi32(0x7f));
-	__m256i sub = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), mag);
-	__m256i nan = _mm256_cmpeq_epi32(mag, _mm256_set1_epi32(0x7f));
-	__m256i sign = _mm256_slli_epi32(_mm256_xor_si256(v, mag), 24);
-	__m256i bits = _mm256_add_epi32(_mm256_slli_epi32(mag, 20), _mm256_set1_epi32(120 << 23));
-	__m256 lead = _mm256_castsi256_ps(_mm256_and_si256(sub, _mm256_set1_epi32((127 - 6) << 23)));
-	__m256 f;
+	const __m256i sign_mag = _mm256_set1_epi16((short)0xbf80), mag = _mm256_set1_epi16(0x3f80);
+	__m256i half = _mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 8), nan;
+	__m256 up = _mm256_set1_ps(0x1p8f);
 
-	bits = _mm256_add_epi32(bits, _mm256_and_si256(sub, _mm256_set1_epi32(1 << 23)));
-	f = _mm256_sub_ps(_mm256_castsi256_ps(bits), lead);
-	return _mm256_or_ps(f, _mm256_castsi256_ps(_mm256_or_si256(
-		sign, _mm256_and_si256(nan, _mm256_set1_epi32(0x7fc00000)))));
+	half = _mm256_and_si256(_mm256_srai_epi16(half, 1), sign_mag);
+	nan = _mm256_cmpeq_epi16(_mm256_and_si256(half, mag), mag);
+	half = _mm256_or_si256(half, _mm256_srli_epi16(nan, 1));
+	ret_f[0] = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), up);
+	ret_f[1] = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), up);
 }
 
 static void decode_fp8(const uint8_t *src, int64_t n, float *out)
 {
-	int64_t i = 0;
+	__m256 f[2];
 
-	for (; i + AVX2_LANES <= n; i += AVX2_LANES)
-		_mm256_storeu_ps(out + i, decode_e4m3(_mm_loadl_epi64(avx2_at(src, i))));
-	if (i < n)
-		_mm256_storeu_ps(out + i, decode_e4m3(decode_tail(src + i, n - i)));
+	for (int64_t i = 0; i < n; i += 16) {
+		decode_e4m3(n - i >= 16 ? _mm_loadu_si128(avx2_at(src, i)) : decode_tail(src + i, n - i), f);
+		_mm256_storeu_ps(out + i, f[0]);
+		_mm256_storeu_ps(out + i + 8, f[1]);
+	}
 }
 
 static __m256 decode_bf16_8(__m128i v)
@@ -83,42 +81,34 @@ static void decode_fp4_16(__m128i v, float *out)
 
 static void decode_fp4(const uint8_t *src, int64_t n, float *out)
 {
-	float last[16];
 	int64_t i = 0;
 
 	for (; i + 16 <= n; i += 16)
 		decode_fp4_16(_mm_loadl_epi64(avx2_at(src, i / 2)), out + i);
 	if (i == n)
 		return;
-	decode_fp4_16(decode_tail(src + i / 2, (n - i + 1) / 2), last);
+	decode_fp4_16(decode_tail(src + i / 2, (n - i + 1) / 2), out + i);
 	if (n % 2)
-		last[n - i] = 0; /* the high nibble past the last column means nothing */
-	memcpy(out + i, last, (size_t)(n - i > 8 ? 16 : 8) * sizeof *out);
+		out[n] = 0; /* the high nibble past the last column means nothing */
 }
 
-static void decode_f32(const uint8_t *src, int64_t n, float *out)
-{
-	for (int64_t i = 0; i < n; i += AVX2_LANES)
-		_mm256_storeu_ps(out + i, avx2_load((const float *)avx2_at(src, 4 * i), n - i));
-}
-
-void avx2_decode(const struct dsv4_weight *w, int64_t r, int64_t k, int64_t n, float *out)
+const float *avx2_decode(const struct dsv4_weight *w, int64_t r, int64_t k, int64_t n, float *out)
 {
 	const uint8_t *data = w->data;
 
 	switch (w->fmt) {
 	case DSV4_W_F32:
-		decode_f32(data + (r * w->cols + k) * 4, n, out);
-		return;
+		return avx2_at(data, (r * w->cols + k) * 4);
 	case DSV4_W_BF16:
 		decode_bf16(data + (r * w->cols + k) * 2, n, out);
-		return;
+		break;
 	case DSV4_W_FP8:
 		decode_fp8(data + r * w->cols + k, n, out);
-		return;
+		break;
 	default:
 		decode_fp4(data + r * ((w->cols + 1) / 2) + k / 2, n, out);
 	}
+	return out;
 }
 
 /* E8M0: byte 0 is 2^-127, byte 255 is NaN, else the byte is the exponent. */
@@ -136,7 +126,7 @@ void avx2_decode_scales(const struct dsv4_weight *w, const int64_t rows[8], int6
 	int64_t block = avx2_decode_block(w), n_block = (w->cols + block - 1) / block;
 	const uint8_t *scale = w->scale;
 	uint8_t b[8] = { 0 };
-	__m256 f = _mm256_set1_ps(1.0f);
+	__m256 f = _mm256_set1_ps(1.0f), e4m3[2];
 
 	if (w->sfmt != DSV4_S_NONE)
 		for (int i = 0; i < 8; i++) {
@@ -152,8 +142,9 @@ void avx2_decode_scales(const struct dsv4_weight *w, const int64_t rows[8], int6
 		return;
 	if (w->sfmt == DSV4_S_E8M0)
 		f = decode_e8m0(_mm_loadl_epi64((const __m128i *)(const void *)b));
-	if (w->sfmt == DSV4_S_E4M3)
-		f = _mm256_mul_ps(decode_e4m3(_mm_loadl_epi64((const __m128i *)(const void *)b)),
-				  _mm256_set1_ps(w->scale2));
+	if (w->sfmt == DSV4_S_E4M3) {
+		decode_e4m3(_mm_loadl_epi64((const __m128i *)(const void *)b), e4m3);
+		f = _mm256_mul_ps(e4m3[0], _mm256_set1_ps(w->scale2));
+	}
 	_mm256_storeu_ps(out, f);
 }

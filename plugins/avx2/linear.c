@@ -13,8 +13,8 @@
 
 #include <errno.h>
 
-#define LINEAR_TOKENS 64           /* activation rows that share decoded weights */
-#define LINEAR_SLICE (1 << 18)     /* products per slice, about */
+#define LINEAR_TOKENS 64       /* activation rows that share decoded weights */
+#define LINEAR_SLICE (1 << 18) /* products per slice, about */
 
 int avx2_weight_ok(const struct dsv4_weight *w, int64_t rows, int64_t cols)
 {
@@ -123,52 +123,69 @@ static void linear_tile(struct linear_tile *t)
 	const struct dsv4_weight *w = t->p->w;
 	int64_t block = avx2_decode_block(w);
 	float v[8][AVX2_BLOCK];
-	const float *at[8];
+	const float *from[8], *at[8];
 
 	for (int64_t i = 0; i < t->n; i++)
 		t->sum[i] = _mm256_setzero_ps();
 	for (int64_t k = 0; k < w->cols; k += AVX2_BLOCK) {
 		int64_t end = avx2_min(k + AVX2_BLOCK, w->cols);
 
-		for (int i = 0; i < 8; i++)
-			avx2_decode(w, t->rows[i], k, end - k, v[i]);
+		for (int i = 0; i < 8; i++) {
+			from[i] = avx2_decode(w, t->rows[i], k, end - k, v[i]);
+			/* Rows a power of two apart fall on the same cache lines: copied when read again. */
+			if (from[i] != v[i] && t->n > 1)
+				from[i] = memcpy(v[i], from[i], (size_t)(end - k) * sizeof **v);
+		}
 		for (int64_t b = k; b < end; b += block) {
 			for (int i = 0; i < 8; i++)
-				at[i] = v[i] + (b - k);
+				at[i] = from[i] + (b - k);
 			linear_block(t, b, avx2_min(block, end - b), at);
 		}
 	}
 	linear_store(t);
 }
 
-/* Slices count tiles: those of one group after the other. */
+/* How a product is cut: an item is eight output columns of n_tok activation rows. */
+struct linear_cut {
+	const struct avx2_product *p;
+	int64_t n_tile;        /* of one group */
+	int64_t n_tok, n_part; /* activation rows of an item, items of a tile */
+};
+
 static void linear_slice(void *arg, int64_t begin, int64_t end)
 {
-	const struct avx2_product *p = arg;
-	int64_t rows = p->w->rows / p->a->n_group, n_tile = (rows + 7) / 8;
-	struct linear_tile t = { .p = p };
+	const struct linear_cut *c = arg;
+	int64_t rows = c->p->w->rows / c->p->a->n_group;
+	struct linear_tile t = { .p = c->p };
 
 	for (int64_t j = begin; j < end; j++) {
-		t.group = j / n_tile;
-		t.r0 = t.group * rows + j % n_tile * 8;
+		int64_t tile = j / c->n_part;
+
+		t.group = tile / c->n_tile;
+		t.r0 = t.group * rows + tile % c->n_tile * 8;
 		t.n_row = (int)avx2_min(8, (t.group + 1) * rows - t.r0);
 		for (int i = 0; i < 8; i++)
 			t.rows[i] = t.r0 + avx2_min(i, t.n_row - 1);
-		for (t.i0 = 0; t.i0 < p->n; t.i0 += LINEAR_TOKENS) {
-			t.n = avx2_min(LINEAR_TOKENS, p->n - t.i0);
-			linear_tile(&t);
-		}
+		t.i0 = j % c->n_part * c->n_tok;
+		t.n = avx2_min(c->n_tok, c->p->n - t.i0);
+		linear_tile(&t);
 	}
 }
 
 void avx2_product_run(struct dsv4_exec *x, const struct dsv4_host *host, const struct avx2_product *p)
 {
-	struct avx2_product c = *p;
-	int64_t n_group = c.a->n_group, n_tile = n_group * ((c.w->rows / n_group + 7) / 8);
+	int64_t n_group = p->a->n_group, n_tile = (p->w->rows / n_group + 7) / 8, products;
+	struct linear_cut c = { .p = p, .n_tile = n_tile, .n_tok = LINEAR_TOKENS };
 
-	if (c.n > 0)
-		host->parallel_for(x, n_tile, 1 + LINEAR_SLICE / (8 * (1 + c.n * c.a->cols)), linear_slice,
-				   &c);
+	if (p->n <= 0)
+		return;
+	/* Few output columns leave threads idle unless the activation rows are cut finer. */
+	while (c.n_tok > 8 && n_group * n_tile * (p->n / c.n_tok) < 2 * host->n_threads(x))
+		c.n_tok /= 2;
+	c.n_part = (p->n + c.n_tok - 1) / c.n_tok;
+	products = 8 * avx2_min(p->n, c.n_tok) * p->a->cols;
+	host->parallel_for(x, n_group * n_tile * c.n_part, 1 + LINEAR_SLICE / (1 + products), linear_slice,
+			   &c);
 }
 
 int avx2_linear(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_linear *a)

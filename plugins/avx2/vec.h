@@ -131,6 +131,24 @@ static inline float avx2_dot(const float *a, const float *b, int64_t n)
 	return sum;
 }
 
+/* libm's exp of each lane: no vector version gives its bits. */
+static inline __m256 avx2_exp(__m256 x)
+{
+	float v[AVX2_LANES];
+
+	_mm256_storeu_ps(v, x);
+	for (int i = 0; i < AVX2_LANES; i++)
+		v[i] = expf(v[i]);
+	return _mm256_loadu_ps(v);
+}
+
+static inline __m256 avx2_sigmoid(__m256 x)
+{
+	__m256 one = _mm256_set1_ps(1.0f);
+
+	return _mm256_div_ps(one, _mm256_add_ps(one, avx2_exp(_mm256_xor_ps(x, _mm256_set1_ps(-0.0f)))));
+}
+
 /* Round to nearest even bf16; NaN stays NaN. */
 static inline __m256 avx2_bf16(__m256 f)
 {
