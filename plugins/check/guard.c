@@ -54,6 +54,14 @@ static int guard_map(struct guard *g, size_t skew, enum guard_place place)
 	return 0;
 }
 
+static void guard_fill(const struct guard *g)
+{
+	for (uint8_t *p = g->lo; p < g->data; p++)
+		*p = guard_byte(p);
+	for (uint8_t *p = g->data + g->size; p < g->hi; p++)
+		*p = guard_byte(p);
+}
+
 int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place)
 {
 	int rc;
@@ -64,10 +72,7 @@ int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place)
 	rc = place == GUARD_BYTES ? guard_malloc(g, skew) : guard_map(g, skew, place);
 	if (rc)
 		return rc;
-	for (uint8_t *p = g->lo; p < g->data; p++)
-		*p = guard_byte(p);
-	for (uint8_t *p = g->data + size; p < g->hi; p++)
-		*p = guard_byte(p);
+	guard_fill(g);
 	memset(g->data, GUARD_FILL, size);
 	return 0;
 }
@@ -116,4 +121,10 @@ ptrdiff_t guard_changed(const struct guard *g)
 	while (g->data[i] == g->copy[i])
 		i++;
 	return (ptrdiff_t)i;
+}
+
+void guard_restore(const struct guard *g)
+{
+	guard_fill(g);
+	memcpy(g->data, g->copy, g->size);
 }

@@ -34,5 +34,7 @@ bool guard_intact(const struct guard *g, ptrdiff_t *ret_at);
 int guard_keep(struct guard *g);
 /* Offset of the first byte that differs from what was kept, or -1. */
 ptrdiff_t guard_changed(const struct guard *g);
+/* Makes guard bytes and contents what they were when they were kept. */
+void guard_restore(const struct guard *g);
 
 #endif

@@ -1,0 +1,23 @@
+#!/bin/sh
+# fixtures.sh: kcheck passes a plugin that is right and fails each that is wrong in its numbers, for the right reason,
+# whatever the values are.
+set -eu
+program=$top_builddir/kcheck
+. "$top_srcdir/tests/lib/want.sh"
+
+for seed in 1 2 "$$"; do
+	for speed in --quick --shape=tiny; do
+		# checked STATUS TEXT FIXTURE
+		checked() { want "$1" "$2" --seed "$seed" "$speed" "$top_builddir/tests/plugins/$3.so"; }
+		checked 0 "good: " good
+		checked 1 " wrong" wrong-result
+		checked 1 "touched memory that is not there" past-end
+		checked 1 "touched memory that is not there" before-start
+		checked 1 "out-of-bounds" between-rows
+		checked 1 "out-of-bounds" writes-input
+		checked 1 "not-identical" batch
+		checked 1 "not-identical" threads
+		checked 1 "leaks: close() left 4096 bytes in 1 pieces" leaks
+	done
+done
+exit $failed
