@@ -2,6 +2,8 @@
  * main.c - dsv4d's command line.
  * Threads: main. Locks: none. */
 #include "daemon/daemon.h"
+#include "daemon/trial.h"
+#include "daemon/trial_shape.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/engine.h"
@@ -128,6 +130,8 @@ int main(int argc, char **argv)
 {
 	struct main_args a = { 0 };
 
+	if (argc > 1 && !strcmp(argv[1], TRIAL_FLAG)) /* dsv4d itself calls it; nobody else should */
+		return trial_child(argc - 2, argv + 2);
 	if (!main_parse(argc, argv, &a)) {
 		fprintf(stderr, "Try 'dsv4d --help'.\n");
 		return DAEMON_USAGE;

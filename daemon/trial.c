@@ -31,7 +31,7 @@ struct trial {
 	int pidfd;
 	int pipe, err;             /* its messages, and its stderr; -1 at their end */
 	struct buf line, said;     /* a message so far; the beginning of its stderr */
-	char stage[64];
+	char stage[320];
 	long long stage_by;        /* when the stage must have ended, ms */
 	bool ended;                /* its last message has come: */
 	int rc;
@@ -325,9 +325,10 @@ static void trial_fini(struct trial *t)
 int trial_run(const struct plugin_file *pf, const char *copies, const struct trial_options *o, struct buf *why)
 {
 	struct trial t = { .o = o, .pidfd = -1, .pipe = -1, .err = -1 };
-	char *copy;
-	int rc = plugin_file_copy(pf, copies, &copy, why);
+	char *copy = NULL;
+	int rc = plugin_facts_fit(&pf->facts, why);
 
+	rc = rc ? rc : plugin_file_copy(pf, copies, &copy, why);
 	if (rc)
 		return rc;
 	trial_enter(&t, "start");

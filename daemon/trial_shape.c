@@ -4,7 +4,6 @@
 #include "daemon/trial_shape.h"
 #include "engine/base/mem.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,17 +35,19 @@ void trial_shape_put(struct buf *b, const struct check_shape *s)
 
 bool trial_shape_get(char *text, struct check_shape *ret_s)
 {
-	char *end = strchr(text, ' ');
+	char *p = strchr(text, ' ');
 
 	*ret_s = (struct check_shape){ .name = text };
-	if (end)
-		*end++ = '\0';
-	for (size_t i = 0; i < mem_countof(trial_shape_fields); i++) {
-		long v = end ? strtol(end, &end, 10) : -1;
+	for (size_t i = 0; p && i < mem_countof(trial_shape_fields); i++) {
+		char *end = p;
+		long v = *p ? strtol(p + 1, &end, 10) : -1;
 
-		if (v < 0 || v > INT_MAX)
+		if (i == 0)
+			*p = '\0';
+		if (end <= p + 1 || v < 0 || v > INT_MAX)
 			return false;
 		*trial_shape_field(ret_s, i) = (int)v;
+		p = end;
 	}
-	return !*end;
+	return p && !*p;
 }

@@ -85,7 +85,7 @@ static bool plugin_facts_is_version(const char *s)
 /* Words with one space between them, or nothing. */
 static bool plugin_facts_is_features(const char *s)
 {
-	return !*s || (plugin_facts_only(s, PLUGIN_FACTS_LOWER PLUGIN_FACTS_DIGIT "_. ") && *s != ' ' &&
+	return !*s || (plugin_facts_only(s, PLUGIN_FACTS_LOWER PLUGIN_FACTS_DIGIT "_-. ") && *s != ' ' &&
 		       s[strlen(s) - 1] != ' ' && !strstr(s, "  "));
 }
 
