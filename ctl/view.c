@@ -12,7 +12,7 @@
 
 #define VIEW_MAX_COLUMNS 16
 
-enum view_kind { VIEW_TABLE, VIEW_TEXT, VIEW_JSON };
+enum view_kind { VIEW_TABLE, VIEW_TEXT, VIEW_JSON, VIEW_REPORT };
 
 static const struct view {
 	const char *id;
@@ -253,6 +253,20 @@ static void view_fields(json_t *params, struct buf *out)
 	}
 }
 
+/* What is so of the whole, then its parts, if there are any. */
+static void view_report(const struct view *v, json_t *params, struct buf *out)
+{
+	json_t *fields = json_copy(params);
+
+	json_object_del(fields, v->field);
+	view_fields(fields, out);
+	json_decref(fields);
+	if (json_array_size(json_object_get(params, v->field))) {
+		buf_addc(out, '\n');
+		view_table(v, params, out);
+	}
+}
+
 void view_reply(const struct verb *v, json_t *params, struct buf *out)
 {
 	const struct view *w = NULL;
@@ -270,6 +284,9 @@ void view_reply(const struct verb *v, json_t *params, struct buf *out)
 	switch (w->kind) {
 	case VIEW_TABLE:
 		view_table(w, params, out);
+		break;
+	case VIEW_REPORT:
+		view_report(w, params, out);
 		break;
 	case VIEW_TEXT:
 		buf_add(out, json_string_value(field), json_string_length(field));

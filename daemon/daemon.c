@@ -2,6 +2,11 @@
  * daemon.c - the daemon's life: start, serve, reload, drain, stop.
  * Threads: control (main); the model is opened on ops. Locks: none. */
 #include "daemon/daemon.h"
+#include "daemon/kernels.h"
+#include "daemon/last_good.h"
+#include "daemon/plugins.h"
+#include "daemon/start.h"
+#include "daemon/state.h"
 #include "daemon/wait.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -160,6 +165,7 @@ static void daemon_slow_tick(struct daemon *d)
 		http_tick(d->http);
 	if (!d->engine)
 		return;
+	kernels_tick(d);
 	engine_status(d->engine, &s);
 	if (s.failed && !d->failed_logged) {
 		d->failed_logged = true;
@@ -303,18 +309,11 @@ static int daemon_serve(struct daemon *d)
 	return r;
 }
 
-static void daemon_open_done(struct ops_job *j)
+/* Model and kernels are there. */
+static void daemon_ready(struct daemon *d, int rc, const char *why)
 {
-	struct daemon_open *o = list_entry(j, struct daemon_open, job);
-	struct daemon *d = o->daemon;
-
-	d->loading = false;
-	d->engine = o->engine;
-	if (d->stopping) {
-		daemon_hurry(d);
-	} else if (o->rc) {
-		daemon_fail(d, DAEMON_UNAVAILABLE, "model_failed",
-			    o->why.len ? buf_str(&o->why) : rc_text(o->rc));
+	if (rc) {
+		daemon_fail(d, DAEMON_UNAVAILABLE, "kernels_failed", why);
 	} else if (daemon_serve(d) == 0) {
 		log_event(LOG_LV_NOTICE, "ready", "model=%s http=%s control=%s seconds=%.2f",
 			  LOGQ(engine_model_name(d->engine)), http_address(d->http),
@@ -323,6 +322,25 @@ static void daemon_open_done(struct ops_job *j)
 			   http_address(d->http));
 		wait_tick(d);
 	}
+}
+
+static void daemon_open_done(struct ops_job *j)
+{
+	struct daemon_open *o = list_entry(j, struct daemon_open, job);
+	struct daemon *d = o->daemon;
+
+	d->loading = false;
+	d->engine = o->engine;
+	ops_yield(d->ops); /* the pool and the engine thread were started from it */
+	if (d->engine)
+		kernels_adopt(d);
+	if (d->stopping)
+		daemon_hurry(d);
+	else if (o->rc)
+		daemon_fail(d, DAEMON_UNAVAILABLE, "model_failed",
+			    o->why.len ? buf_str(&o->why) : rc_text(o->rc));
+	else
+		start_kernels(d, daemon_ready);
 	buf_fini(&o->why);
 	free(o);
 }
@@ -377,13 +395,29 @@ static int daemon_control(struct daemon *d)
 	return r;
 }
 
+/* Without a state directory requests are served all the same; what needs one says so. */
+static int daemon_state_dir(struct daemon *d)
+{
+	struct buf why = { 0 };
+	int r = state_open(conf_text(&d->conf, CONF_state), &d->state, &why);
+
+	if (r == -EBUSY)
+		daemon_fail(d, DAEMON_TEMPORARY, "state_failed", buf_str(&why));
+	else if (r)
+		log_event(LOG_LV_WARN, "state_unusable", "why=%s", LOGQ(buf_str(&why)));
+	else
+		last_good_read(d);
+	buf_fini(&why);
+	return r == -EBUSY ? r : 0;
+}
+
 static int daemon_start(struct daemon *d)
 {
 	struct daemon_open *o;
 	int r = daemon_signals(d);
 
 	r = r ? r : daemon_timer(d);
-	if (!r && daemon_control(d))
+	if (!r && (daemon_control(d) || daemon_state_dir(d)))
 		return -1;
 	r = r ? r : ops_open(&d->ops, &d->loop);
 	if (r)
@@ -396,13 +430,32 @@ static int daemon_start(struct daemon *d)
 	return 0;
 }
 
+/* Did it end as asked, with an engine that worked? */
+static bool daemon_clean(struct daemon *d)
+{
+	struct engine_status s = { 0 };
+
+	if (d->engine)
+		engine_status(d->engine, &s);
+	return !s.failed;
+}
+
+/* Jobs use engine and sets, so ops stops first; the last sets are let go by the engine's end, and told to ops. */
 static void daemon_fini(struct daemon *d)
 {
+	bool clean = daemon_clean(d);
+
 	wait_fini(d);
-	ops_close(&d->ops);
+	if (d->ops)
+		ops_stop(d->ops);
 	http_stop(&d->http);
+	kernels_close(d->kernels);
 	if (d->engine)
 		engine_close(&d->engine);
+	ops_close(&d->ops);
+	kernels_free(&d->kernels);
+	plugins_free(&d->plugins);
+	state_close(&d->state, clean);
 	if (d->control)
 		control_flush(d->control, 1000);
 	control_close(&d->control);
@@ -430,6 +483,8 @@ int daemon_run(const struct daemon_flags *f)
 		return DAEMON_CONFIG;
 	}
 	list_init(&d.waits);
+	d.plugins = plugins_new();
+	d.kernels = kernels_new();
 	must_zero(log_parse_level(conf_text(&d.conf, CONF_log_level), &level));
 	log_set_level(level);
 	must_zero(loop_init(&d.loop));

@@ -39,6 +39,9 @@ struct daemon {
 	struct loop_source signals, timer;
 	struct control *control;
 	struct ops *ops;
+	struct state *state;           /* NULL when the directory is of no use */
+	struct plugins *plugins;
+	struct kernels *kernels;
 	struct engine *engine;         /* NULL until loaded */
 	struct http *http;
 	struct list waits;             /* wait.c */

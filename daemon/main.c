@@ -20,6 +20,7 @@
 	MAIN_FLAG("listen", CONF_listen, "ADDR:PORT", "where HTTP is served [127.0.0.1:8420]") \
 	MAIN_FLAG("control", CONF_control, "PATH", "socket of dsv4ctl [/run/dsv4d/control]") \
 	MAIN_FLAG("state", CONF_state, "DIR", "directory for what outlives a restart [/var/lib/dsv4d]") \
+	MAIN_FLAG("plugins", CONF_dir, "DIR", "directory of the kernel plugins [" DSV4_PLUGINDIR "]") \
 	MAIN_FLAG("threads", CONF_threads, "N", "threads that compute [one per CPU]") \
 	MAIN_FLAG("log-level", CONF_log_level, "LEVEL", "err, warn, notice, info or debug [info]") \
 	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end; 69 if unusable") \
@@ -54,7 +55,7 @@ static void main_help(void)
 		printf("  --%s%s%-*s %s\n", f->name, f->arg ? " " : "",
 		       (int)(20 - strlen(f->name) - (f->arg != NULL)), f->arg ? f->arg : "", f->text);
 	}
-	printf("\nExit status: 0 ended as asked, 1 error, 2 usage, 69 model unavailable, 75 socket or port in use, "
+	printf("\nExit status: 0 ended as asked, 1 error, 2 usage, 69 model or plugin unavailable, 75 socket or port in use, "
 	       "78 bad configuration.\n");
 }
 

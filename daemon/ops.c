@@ -3,15 +3,20 @@
  * Threads: control submits and gets the results; ops runs. Lock: ops. */
 #include "daemon/ops.h"
 #include "engine/base/lock.h"
+#include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#define OPS_NICE 10 /* checks and benches leave the CPUs to requests */
 
 struct ops {
 	struct lock lock;          /* guards all below but source */
@@ -21,6 +26,7 @@ struct ops {
 	struct ops_job *running;
 	int n_queued;
 	bool quit;
+	pid_t tid;                 /* of the thread; 0 until it runs */
 	struct loop *loop;
 	struct loop_source source; /* an eventfd */
 	pthread_t thread;
@@ -55,6 +61,7 @@ static void *ops_main(void *arg)
 	struct ops *o = arg;
 
 	lock_take(&o->lock);
+	o->tid = gettid();
 	while (!o->quit || !list_empty(&o->queue)) {
 		struct ops_job *j;
 		struct ops_end *e;
@@ -132,7 +139,7 @@ int ops_submit(struct ops *o, struct ops_job *j)
 	int r = 0;
 
 	lock_take(&o->lock);
-	if (o->n_queued >= OPS_MAX_QUEUED) {
+	if (o->quit || o->n_queued >= OPS_MAX_QUEUED) {
 		r = RC_BUSY;
 	} else {
 		list_put(&o->queue, &j->node);
@@ -143,12 +150,21 @@ int ops_submit(struct ops *o, struct ops_job *j)
 	return r;
 }
 
-void ops_close(struct ops **op)
+void ops_yield(struct ops *o)
 {
-	struct ops *o = *op;
+	pid_t tid;
 
-	if (!o)
-		return;
+	lock_take(&o->lock);
+	tid = o->tid;
+	lock_drop(&o->lock);
+	must(tid > 0);
+	/* Linux: a thread's own; 0 would be the caller's. Being refused costs speed, nothing else. */
+	if (setpriority(PRIO_PROCESS, (id_t)tid, OPS_NICE))
+		log_event(LOG_LV_WARN, "ops_nice", "error=%s", LOGQ(strerror(errno)));
+}
+
+void ops_stop(struct ops *o)
+{
 	lock_take(&o->lock);
 	o->quit = true;
 	if (o->running)
@@ -158,6 +174,15 @@ void ops_close(struct ops **op)
 	must_zero(pthread_cond_signal(&o->wake));
 	lock_drop(&o->lock);
 	must_zero(pthread_join(o->thread, NULL));
+	ops_deliver(o, 0);
+}
+
+void ops_close(struct ops **op)
+{
+	struct ops *o = *op;
+
+	if (!o)
+		return;
 	ops_deliver(o, 0);
 	loop_del(o->loop, &o->source);
 	close(o->source.fd);

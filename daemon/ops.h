@@ -29,9 +29,14 @@ struct ops_note {
 
 /* -errno. */
 int ops_open(struct ops **ret_o, struct loop *l);
-/* Waits for the running job; queued ones are cancelled and done() is called for all. */
+/* From now on ops yields to what serves. Not before the threads that serve have been started from it: they would
+ * inherit it. */
+void ops_yield(struct ops *o);
+/* Waits for the running job; queued ones are cancelled and done() is called for all. Notes may still be posted. */
+void ops_stop(struct ops *o);
+/* After ops_stop(), and when nobody posts any more: delivers the last notes and frees. NULL is fine. */
 void ops_close(struct ops **o);
-/* RC_BUSY when OPS_MAX_QUEUED wait. */
+/* RC_BUSY when OPS_MAX_QUEUED wait, or after ops_stop(). */
 int ops_submit(struct ops *o, struct ops_job *j);
 void ops_post(struct ops *o, struct ops_note *n);
 

@@ -2,6 +2,8 @@
  * verbs_daemon.c - io.dsv4.Daemon: status, life cycle, logging. (Wait is in wait.c.)
  * Threads: control. Locks: none. */
 #include "daemon/daemon.h"
+#include "daemon/kernels.h"
+#include "daemon/last_good.h"
 #include "daemon/verbs.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -34,6 +36,16 @@ static json_t *status_process(struct call *c)
 			 verb_level_name(c->peer.level));
 }
 
+/* What a crash and a rollback would lead to. */
+static void status_kernels(struct daemon *d, json_t *o)
+{
+	const struct kernels_set *previous = d->kernels->previous;
+
+	status_set(o, "started_from", json_string(d->kernels->from_good ? "last_good" : "configuration"));
+	status_set(o, "last_good", json_string(last_good_name(d)));
+	status_set(o, "previous", json_string(previous ? kset_name(previous->kset) : ""));
+}
+
 static void status_engine(struct daemon *d, json_t *o)
 {
 	struct engine_status s = { 0 };
@@ -50,6 +62,7 @@ static void status_engine(struct daemon *d, json_t *o)
 	status_set(o, "kernels_generation", json_integer(ks ? (json_int_t)kset_generation(ks) : 0));
 	if (ks)
 		kset_unpin(&ks);
+	status_kernels(d, o);
 	status_set(o, "epoch", json_integer((json_int_t)s.epoch));
 	status_set(o, "steps", json_integer((json_int_t)s.steps));
 	status_set(o, "step_age_s", json_real(s.step_age));

@@ -267,12 +267,59 @@ int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, st
 	return 0;
 }
 
+/* Is ov[0..n) without number `skip` the same as `full`? */
+static bool kset_same_without(const struct kset *full, const struct kset_overlay *ov, int n, int skip)
+{
+	struct kset *ks = mem_new(sizeof *ks);
+	bool same;
+
+	kset_base(ks);
+	for (int i = 0; i < n; i++)
+		if (i != skip)
+			must_zero(kset_overlay(ks, &ov[i], NULL));
+	same = memcmp(ks->slot, full->slot, sizeof ks->slot) == 0;
+	free(ks);
+	return same;
+}
+
+int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why)
+{
+	struct kset *full = mem_new(sizeof *full);
+	int rc = 0;
+
+	kset_base(full);
+	for (int i = 0; i < *n && rc == 0; i++)
+		rc = kset_overlay(full, &ov[i], why);
+	for (int i = *n - 1; i >= 0 && rc == 0; i--)
+		if (kset_same_without(full, ov, *n, i)) {
+			memmove(&ov[i], &ov[i + 1], (size_t)(*n - i - 1) * sizeof *ov);
+			--*n;
+		}
+	free(full);
+	return rc;
+}
+
 /* ---- use ---- */
 
 struct kset *kset_pin(struct kset *ks)
 {
 	must(atomic_fetch_add(&ks->pins, 1) > 0);
 	return ks;
+}
+
+bool kset_try_pin(struct kset *ks)
+{
+	int n = atomic_load(&ks->pins);
+
+	while (n > 0)
+		if (atomic_compare_exchange_weak(&ks->pins, &n, n + 1))
+			return true;
+	return false;
+}
+
+int kset_pins(const struct kset *ks)
+{
+	return atomic_load(&ks->pins);
 }
 
 void kset_unpin(struct kset **pks)

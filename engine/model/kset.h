@@ -10,6 +10,7 @@
 #include "engine/base/buf.h"
 #include "engine/model/provider.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kset;
@@ -38,10 +39,16 @@ typedef struct provider *kset_find_f(void *arg, const char *name);
 int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
 	struct buf *why);
 
+/* Drops the overlays without which all of them together make the same slots; *n becomes what is left. Errors as
+ * of kset_build(), of any overlay, dropped or not. */
+int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why);
 /* Later overlays win over earlier ones, slot by slot. Ops without a weight use wfmt 0. RC_PLUGIN for a
  * descriptor with a bad entry, RC_KERNEL when a plugin offers nothing for a family it is named for. */
 int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, struct buf *why);
 struct kset *kset_pin(struct kset *ks);
+/* For whoever knows the set from a list and holds no pin: false when the last one is gone already. */
+bool kset_try_pin(struct kset *ks);
+int kset_pins(const struct kset *ks);
 /* Nulls *ks. The last unpin frees, or calls the function below instead. */
 void kset_unpin(struct kset **ks);
 /* Set before the set is shared: fn runs on whichever thread unpins last and must not block; somebody then calls

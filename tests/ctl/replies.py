@@ -33,11 +33,11 @@ def every_method(d, c):
     given = {
         "Wait": {"condition": "idle", "timeout": 5}, "SetLogLevel": {"level": "info"}, "ParamGet": {"name": "index_topk"},
         "ParamSet": {"values": {"index_topk": "16"}}, "Run": {"names": ["continuation"]},
-        "GetInterfaceDescription": {"interface": "io.dsv4.Daemon"},
+        "GetInterfaceDescription": {"interface": "io.dsv4.Daemon"}, "Inspect": {"file": "mhc-bf16"},
     }
     for name, i in interfaces().items():
         for method in i.methods:
-            if method == "Stop" or method == "RequestCancel":
+            if method in ("Stop", "RequestCancel", "Use", "Rollback", "Load", "State", "Discard"):
                 continue
             parameters = {"id": request} if method.startswith("Request") and method != "RequestList" else {}
             c.call(f"{name}.{method}", **given.get(method, parameters))
@@ -49,6 +49,31 @@ def every_method(d, c):
     assert shown["finish"] == "length" and shown["times"]["submit"] <= shown["times"]["end"], shown
     tokens = c.call("io.dsv4.Engine.RequestTokens", id=request)
     assert len(tokens["prompt"]) == shown["usage"]["prompt"] and len(tokens["output"]) == 4, tokens
+
+
+def kernels(c):
+    """What changes kernels, in an order in which each can succeed."""
+    k, p = "io.dsv4.Kernels.", "io.dsv4.Plugins."
+    inspected = c.call(p + "Inspect", file="mhc-bf16")
+    assert inspected["accepted"] and inspected["name"] == "mhc-bf16" and "refusal" not in inspected, inspected
+    loaded = c.call(p + "Load", file="mhc-bf16.so", sha256=inspected["sha256"])["plugin"]
+    assert loaded["temperature"] == "warm" and loaded["intent"] == "auto" and loaded["families"] == ["mhc"], loaded
+    used = c.call(k + "Use", specs=["mhc=mhc-bf16"])
+    assert used["changed"] and used["previous"] == "ref" and {x["before"] for x in used["changes"]} == {"ref"}, used
+    assert c.call(k + "Use", specs=["mhc=mhc-bf16"], at="step")["changed"] is False
+    assert c.call(k + "Show", set="previous")["name"] == "ref"
+    refused(c, p + "Discard", "io.dsv4.Daemon.Busy", {"name": "mhc-bf16"})
+    back = c.call(k + "Rollback")
+    assert back["name"] == "ref" and back["previous"] == "mhc=mhc-bf16", back
+    assert c.call(p + "State", name="mhc-bf16", state="cold")["plugin"]["temperature"] == "cold"
+    refused(c, k + "Rollback", "io.dsv4.Daemon.NotFound")
+    refused(c, k + "Use", p + "Refused", {"specs": ["mhc=mhc-bf16"]})
+    assert c.call(p + "State", name="mhc-bf16", state="warm")["plugin"]["temperature"] == "warm"
+    refused(c, k + "Use", k + "KernelFailed", {"specs": ["moe=mhc-bf16"]})
+    c.call(p + "Discard", name="mhc-bf16")
+    assert [x["name"] for x in c.call(p + "List")["plugins"]] == ["ref"]
+    refused(c, p + "Load", p + "Refused", {"file": "mhc-bf16", "sha256": "0" * 64})
+    refused(c, p + "Load", p + "Refused", {"file": "../dsv4d"})
 
 
 def every_error(c):
@@ -71,6 +96,13 @@ def every_error(c):
         (engine + "ParamSet", {"values": {"threads": "2"}}, "InvalidValue", "restart"),
         ("io.dsv4.Kernels.Show", {"set": "x"}, "NotFound", "'x'"), ("io.dsv4.Probes.Run", {"names": ["x"]}, "NotFound", "'x'"),
         ("io.dsv4.Probes.Run", {"names": ["recall"], "options": {"x": "1"}}, "InvalidValue", "no option"),
+        ("io.dsv4.Kernels.Use", {"specs": ["x=ref"]}, "InvalidValue", "gemm"),
+        ("io.dsv4.Kernels.Use", {"specs": ["mhc"]}, "InvalidValue", "FAMILY"),
+        ("io.dsv4.Kernels.Use", {"specs": ["mhc=x"]}, "NotFound", "'x'"),
+        ("io.dsv4.Kernels.Rollback", {}, "NotFound", "previous"),
+        ("io.dsv4.Plugins.Load", {"file": "x"}, "NotFound", "x.so"), ("io.dsv4.Plugins.Inspect", {"file": "x"}, "NotFound", "x.so"),
+        ("io.dsv4.Plugins.State", {"name": "x", "state": "warm"}, "NotFound", "'x'"),
+        ("io.dsv4.Plugins.Discard", {"name": "x"}, "NotFound", "'x'"),
         (daemon + "Wait", {"condition": "drained", "timeout": 0}, "Timeout", "drained"),
         (daemon + "Wait", {"condition": "ready", "timeout": -1}, "InvalidValue", "timeout"),
     ]:
@@ -81,5 +113,6 @@ def every_error(c):
 with Daemon() as d, Control(d.control, timeout=120) as c:
     descriptions(c)
     every_method(d, c)
+    kernels(c)
     every_error(c)
 print("ok")

@@ -21,12 +21,13 @@ from client import BUILD, SRC, Client
 class Daemon(Client):
     """One daemon; arguments are extra command-line flags. `args` may repeat --model or --listen to override them."""
 
-    def __init__(self, *args, program=None, model=None, env=None, timeout=60):
+    def __init__(self, *args, program=None, model=None, plugins=None, env=None, timeout=60):
         self.args, self.env, self.timeout = list(args), env or {}, timeout
         self.program = program or os.path.join(BUILD, "dsv4d")
         self.model = model or os.path.join(SRC, "etc", "tiny")
         self.dir = tempfile.mkdtemp(prefix="dsv4d-")
         self.control = os.path.join(self.dir, "control")
+        self.plugins = plugins or os.path.join(BUILD, "plugins")
         self.log_path = os.path.join(self.dir, "log")
         self.process = None
         with socket.socket() as s:
@@ -35,7 +36,7 @@ class Daemon(Client):
 
     def start(self):
         command = [self.program, "--model", self.model, "--listen", f"127.0.0.1:{self.port}",
-                   "--control", self.control, "--state", os.path.join(self.dir, "state"), *self.args]
+                   "--control", self.control, "--state", os.path.join(self.dir, "state"), "--plugins", self.plugins, *self.args]
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
             path = os.path.join(self.dir, "notify")
             notify.bind(path)

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ * kernels_spec.c - kernel sets as operators name them: overlays, plugins, sets that exist.
+ * Threads: control. Locks: none. */
+#include "daemon/daemon.h"
+#include "daemon/kernels.h"
+#include "daemon/last_good.h"
+#include "daemon/plugins.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+int kernels_spec_plugin(const char *spec, const char **ret_name, struct buf *why)
+{
+	const char *eq = strchr(spec, '=');
+
+	if (!eq || eq == spec || !eq[1])
+		return buf_why(why, RC_INVALID, "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN or all=PLUGIN", spec);
+	*ret_name = eq + 1;
+	return 0;
+}
+
+static bool spec_offers(const struct dsv4_plugin *p, int family)
+{
+	for (uint32_t i = 0; i < p->n_op; i++)
+		if ((int)kset_op_family((enum dsv4_op)p->op[i].op) == family)
+			return true;
+	return false;
+}
+
+static int spec_put(struct kset_overlay *ov, int *n, const struct kset_overlay *add, struct buf *why)
+{
+	if (*n == KSET_MAX_OVERLAYS)
+		return buf_why(why, RC_TOO_LARGE, "more than %d overlays", KSET_MAX_OVERLAYS);
+	ov[(*n)++] = *add;
+	return 0;
+}
+
+static int spec_put_all(struct provider *p, struct kset_overlay *ov, int *n, struct buf *why)
+{
+	int r = 0;
+
+	if (p == &provider_ref) {
+		*n = 0;
+		return 0;
+	}
+	for (int f = 0; f < DSV4_N_FAMILY && !r; f++) {
+		const struct kset_overlay add = { (enum dsv4_family)f, -1, p };
+
+		if (spec_offers(p->plugin, f))
+			r = spec_put(ov, n, &add, why);
+	}
+	return r;
+}
+
+/* A plugin that is known but cannot be used now has a better reason than "no plugin is loaded". */
+static int spec_usable(struct daemon *d, const char *name, struct buf *why)
+{
+	struct plugin *p;
+	int r = plugins_usable(d, name, &p, why);
+
+	if (!r && p && p->temp == TEMP_COOLING)
+		r = plugin_refuse(why, PLUGIN_REFUSED_cooling, "%s is being closed; try again", name);
+	else if (!r && p && !plugin_mapped(p))
+		r = buf_why(why, RC_PLUGIN, "plugin %s is %s, not warm", name,
+			    plugin_temperature_name(plugin_temperature(p)));
+	return r;
+}
+
+int kernels_spec_add(struct daemon *d, const char *spec, struct kset_overlay *ov, int *n, struct buf *why)
+{
+	struct kset_overlay add;
+	struct provider *p;
+	const char *name;
+	int r = kernels_spec_plugin(spec, &name, why);
+
+	if (r)
+		return r;
+	if (strncmp(spec, "all=", 4) != 0) {
+		/* The form first: a family that does not exist is not the plugin's fault. */
+		r = kset_overlay_parse(&add, spec, plugins_provider, d, why);
+		if (r == RC_NOT_FOUND)
+			r = spec_usable(d, name, why);
+		return r ? r : spec_put(ov, n, &add, why);
+	}
+	r = spec_usable(d, name, why);
+	if (r)
+		return r;
+	p = plugins_provider(d, name);
+	r = spec_put_all(p ? p : &provider_ref, ov, n, why);
+	return r ? r : kset_overlays_reduce(ov, n, why);
+}
+
+void kernels_spec_print(const struct kset_overlay *ov, struct buf *out)
+{
+	buf_adds(out, kset_family_name(ov->family));
+	if (ov->phase >= 0)
+		buf_printf(out, ".%s", kset_phase_name((enum dsv4_phase)ov->phase));
+	buf_printf(out, "=%s", ov->provider->plugin->name);
+}
+
+/* ---- a set by any name ---- */
+
+static int spec_build(struct daemon *d, const char *text, struct kernels_set **ret_s, struct buf *why)
+{
+	struct kset_overlay ov[KSET_MAX_OVERLAYS];
+	char *all = mem_strdup(text), *save = NULL;
+	int n = 0, r = 0;
+
+	for (char *s = strtok_r(all, ",", &save); s && !r; s = strtok_r(NULL, ",", &save))
+		r = kernels_spec_add(d, s, ov, &n, why);
+	free(all);
+	r = r ? r : kset_overlays_reduce(ov, &n, why);
+	return r ? r : kernels_build(d, ov, n, ret_s, why);
+}
+
+static int spec_build_all(struct daemon *d, const char *name, struct kernels_set **ret_s, struct buf *why)
+{
+	struct buf spec = { 0 };
+	int r;
+
+	buf_printf(&spec, "all=%s", name);
+	r = spec_build(d, buf_str(&spec), ret_s, why);
+	buf_fini(&spec);
+	return r;
+}
+
+/* Sets with a name of their own; NULL when `text` is none of these names. */
+static struct kernels_set *spec_role(struct daemon *d, const char *text)
+{
+	struct kernels *k = d->kernels;
+	struct kernels_set *s = !strcmp(text, "active") ? k->active : !strcmp(text, "previous") ? k->previous : NULL;
+
+	if (s)
+		kset_pin(s->kset);
+	return s;
+}
+
+static int spec_resolve(struct daemon *d, const char *text, struct kernels_set **ret_s, struct buf *why)
+{
+	struct kernels_set *s = spec_role(d, text);
+
+	if (!s && !strcmp(text, "last-good"))
+		return last_good_resolve(d, ret_s, why);
+	if (!s && !strcmp(text, "previous"))
+		return buf_why(why, RC_NOT_FOUND, "there is no previous kernel set");
+	s = s ? s : kernels_find(d, text);
+	*ret_s = s;
+	if (s)
+		return 0;
+	if (strchr(text, '='))
+		return spec_build(d, text, ret_s, why);
+	if (!strcmp(text, provider_ref.plugin->name) || plugins_find(d, text))
+		return spec_build_all(d, text, ret_s, why);
+	return buf_why(why, RC_NOT_FOUND, "no kernel set or plugin named '%.64s'", text);
+}
+
+int kernels_resolve(struct daemon *d, const char *text, struct kset **ret_ks, struct buf *why)
+{
+	struct kernels_set *s;
+	int r = spec_resolve(d, text, &s, why);
+
+	if (r == 0)
+		*ret_ks = s->kset;
+	return r;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ * start.c - the kernels that a run begins with: [plugins] load and [kernels] use, or last-good after a crash.
+ * Threads: control; plugins are loaded on ops, one after the other. Locks: none.
+ *
+ * First what `load` names; a plugin that is refused there is an error in the log and nothing more. Then the plugins
+ * of the plan that are not there yet. Then the plan's set. When last-good fails, the configuration's plan follows. */
+#include "daemon/start.h"
+#include "daemon/daemon.h"
+#include "daemon/kernels.h"
+#include "daemon/last_good.h"
+#include "daemon/plugins.h"
+#include "daemon/state.h"
+#include "engine/base/log.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct start {
+	struct daemon *daemon;
+	void (*done)(struct daemon *d, int rc, const char *why);
+	json_t *load;              /* [{file, sha256}], what is still to be loaded */
+	json_t *use;               /* [SPEC] */
+	bool good;                 /* the plan is last-good */
+	bool planned;              /* `load` is the plan's, no more the configuration's list */
+};
+
+/* ---- plans ---- */
+
+static json_t *start_words(const char *text)
+{
+	char *copy = mem_strdup(text), *save = NULL;
+	json_t *words = json_array();
+
+	for (char *s = strtok_r(copy, " \t", &save); s; s = strtok_r(NULL, " \t", &save))
+		json_array_append_new(words, json_string(s));
+	free(copy);
+	return words;
+}
+
+static void start_add(struct start *s, const char *file, const char *sha256)
+{
+	json_array_append_new(s->load, json_pack("{s:s, s:s*}", "file", file, "sha256", sha256));
+}
+
+static void start_add_words(struct start *s, const char *text)
+{
+	json_t *words = start_words(text), *w;
+	size_t i;
+
+	json_array_foreach(words, i, w)
+		start_add(s, json_string_value(w), NULL);
+	json_decref(words);
+}
+
+static void start_plan_good(struct start *s)
+{
+	json_t *good = s->daemon->kernels->good, *p;
+	size_t i;
+
+	json_array_foreach(json_object_get(good, "plugins"), i, p) {
+		struct plugin *have = plugins_find(s->daemon, json_string_value(json_object_get(p, "name")));
+		const char *sha256 = json_string_value(json_object_get(p, "sha256"));
+
+		if (!have || strcmp(have->sha256, sha256) != 0)
+			start_add(s, json_string_value(json_object_get(p, "file")), sha256);
+	}
+	s->use = json_incref(json_object_get(good, "overlays"));
+}
+
+static void start_plan_configured(struct start *s)
+{
+	struct buf why = { 0 };
+	json_t *w;
+	size_t i;
+
+	s->use = start_words(conf_text(&s->daemon->conf, CONF_use));
+	json_array_foreach(s->use, i, w) {
+		const char *name;
+
+		if (kernels_spec_plugin(json_string_value(w), &name, &why) == 0 &&
+		    strcmp(name, provider_ref.plugin->name) != 0 && !plugins_find(s->daemon, name))
+			start_add(s, name, NULL);
+	}
+	buf_fini(&why);
+}
+
+/* ---- one step after the other ---- */
+
+static void start_next(struct start *s);
+
+static void start_end(struct start *s, int rc, const char *why)
+{
+	s->done(s->daemon, rc, why);
+	json_decref(s->load);
+	json_decref(s->use);
+	free(s);
+}
+
+static void start_plan(struct start *s, bool good)
+{
+	json_decref(s->use);
+	json_array_clear(s->load);
+	s->good = good;
+	s->planned = true;
+	if (good)
+		start_plan_good(s);
+	else
+		start_plan_configured(s);
+	start_next(s);
+}
+
+static void start_failed(struct start *s, int rc, const char *why)
+{
+	if (!s->good) {
+		start_end(s, rc, why);
+		return;
+	}
+	log_event(LOG_LV_ERR, "last_good_failed", "set=%s why=%s", LOGQ(last_good_name(s->daemon)), LOGQ(why));
+	start_plan(s, false);
+}
+
+static int start_use(struct start *s, struct buf *why)
+{
+	struct daemon *d = s->daemon;
+	struct kset_overlay ov[KSET_MAX_OVERLAYS];
+	struct kernels_set *set;
+	json_t *w;
+	size_t i;
+	int n = 0, r = 0;
+
+	json_array_foreach(s->use, i, w)
+		r = r ? r : kernels_spec_add(d, json_string_value(w), ov, &n, why);
+	r = r ? r : kset_overlays_reduce(ov, &n, why);
+	if (r || n == 0)
+		return r;
+	r = kernels_build(d, ov, n, &set, why);
+	return r ? r : kernels_activate(d, set, NULL, false, s->good ? "last-good" : "configuration", why);
+}
+
+static void start_activate(struct start *s)
+{
+	struct kernels *k = s->daemon->kernels;
+	struct buf why = { 0 };
+	int r = start_use(s, &why);
+
+	if (r) {
+		start_failed(s, r, buf_str(&why));
+		buf_fini(&why);
+		return;
+	}
+	k->from_good = s->good;
+	if (s->good)
+		log_event(LOG_LV_NOTICE, "started_from_last_good", "set=%s why=%s",
+			  LOGQ(kset_name(k->active->kset)), LOGQ("the last run did not end in order"));
+	start_end(s, 0, "");
+}
+
+static void start_loaded(void *arg, struct plugin *p, int rc, const char *why)
+{
+	struct start *s = arg;
+
+	(void)p;
+	if (s->daemon->stopping) {
+		json_decref(s->load);
+		json_decref(s->use);
+		free(s);
+	} else if (rc && s->planned) {
+		start_failed(s, rc, why);
+	} else {
+		start_next(s);
+	}
+}
+
+static void start_next(struct start *s)
+{
+	struct daemon *d = s->daemon;
+	struct buf why = { 0 };
+	json_t *one = json_incref(json_array_get(s->load, 0));
+	int r;
+
+	if (!one && !s->planned) {
+		start_plan(s, state_unclean(d->state) && json_is_object(d->kernels->good));
+		return;
+	}
+	if (!one) {
+		start_activate(s);
+		return;
+	}
+	json_array_remove(s->load, 0);
+	r = plugin_load(d, json_string_value(json_object_get(one, "file")),
+			json_string_value(json_object_get(one, "sha256")), start_loaded, s, NULL, &why);
+	if (r)
+		start_loaded(s, NULL, r, buf_str(&why));
+	json_decref(one);
+	buf_fini(&why);
+}
+
+void start_kernels(struct daemon *d, void (*done)(struct daemon *d, int rc, const char *why))
+{
+	struct start *s = mem_new(sizeof *s);
+
+	*s = (struct start){ .daemon = d, .done = done, .load = json_array() };
+	start_add_words(s, conf_text(&d->conf, CONF_load));
+	start_next(s);
+}
