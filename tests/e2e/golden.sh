@@ -63,13 +63,14 @@ with()
 	done
 }
 
-# avx2 has ref's own bits.
-if with avx2; then
-	compute avx2-exact exact $with
-	compute avx2-native native $with
-	compare "$dir/avx2-exact" "$dir/exact" --tolerance 0
-	compare "$dir/avx2-native" "$dir/native" --tolerance 0
-fi
+# These have ref's own bits.
+for plugin in avx2 moe-fused; do
+	with $plugin || continue
+	compute $plugin-exact exact $with
+	compute $plugin-native native $with
+	compare "$dir/$plugin-exact" "$dir/exact" --tolerance 0
+	compare "$dir/$plugin-native" "$dir/native" --tolerance 0
+done
 
 # The names and shapes are those of the golden files, all of them.
 if "$eval" --diff "$dir/exact" "$golden/exact.safetensors" | grep 'only in'; then

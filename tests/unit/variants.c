@@ -140,6 +140,32 @@ static void test_distances(void **state)
 	}
 }
 
+/* moe-fused promises ref's bits; so does its distance from ref on every call. */
+static void test_moe_fused_is_exact(void **state)
+{
+	struct tinykit *k = *state;
+
+	for (int i = 0; i < 4; i++) {
+		enum dsv4_phase phase = i % 2 ? DSV4_DECODE : DSV4_PREFILL;
+		struct kset *other, *ks;
+		struct plugkit p;
+		struct beside b;
+
+		plugkit_init(&p, "moe-fused");
+		other = plugkit_set(&p, "moe");
+		beside_init(&b, k->ref, other, phase);
+		ks = beside_set(&b);
+		free(run(k, ks, i / 2, N_TOK, phase == DSV4_DECODE ? 0 : N_TOK));
+		assert_true(b.op[DSV4_OP_moe_route].n_call > 0 && b.op[DSV4_OP_moe_experts].n_call > 0);
+		assert_int_equal(b.op[DSV4_OP_moe_route].all.n_bits, 0);
+		assert_int_equal(b.op[DSV4_OP_moe_experts].all.n_bits, 0);
+		kset_unpin(&ks);
+		kset_unpin(&other);
+		beside_fini(&b);
+		plugkit_fini(&p);
+	}
+}
+
 /* A token's logits are the same bits however the tokens are cut and threaded, and not ref's. */
 static void test_same_bits(void **state)
 {
@@ -237,6 +263,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mhc_bf16_is_ref_at_bf16),
 		cmocka_unit_test(test_distances),
+		cmocka_unit_test(test_moe_fused_is_exact),
 		cmocka_unit_test(test_same_bits),
 		cmocka_unit_test(test_indexers_add_nothing_to_fp4),
 		cmocka_unit_test(test_the_score_op_is_told_top_k),
