@@ -265,7 +265,7 @@ struct dsv4_attn {
 	float *out;                       /* [n_tok][n_head][dim] */
 };
 
-/* s = sqrt(softplus(gate . x)); learned: top k of s + bias (ties to the lower id, NaN last); hash: ids =
+/* s = sqrt(softplus(gate . x)); learned: top k of s + bias (ties to the lower id, NaN last, after -inf); hash: ids =
  * table[token], -EINVAL when one is not an expert. weight = s / sum(s of the chosen) * scaling. ids
  * ascending. */
 struct dsv4_moe_route {
@@ -281,7 +281,8 @@ struct dsv4_moe_route {
 	float *weight;                    /* [n_tok][k] */
 };
 
-/* Expert e: w2(round(w * silu(min(w1 x, limit)) * clamp(w3 x, +-limit))). */
+/* Expert e: w2(round(w * silu(min(w1 x, limit)) * clamp(w3 x, +-limit))); NaN passes both limits. Each matrix may be
+ * of another format, and those of a shared expert of another than the routed ones'. */
 struct dsv4_expert {
 	struct dsv4_weight w1, w2, w3;    /* [inter][dim], [dim][inter], [inter][dim] */
 };

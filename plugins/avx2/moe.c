@@ -27,17 +27,15 @@ static float moe_softplus(float z)
 	return z > 20.0f ? z : log1pf(expf(z));
 }
 
-/* What the experts are chosen by; NaN counts as -inf. */
+/* What the experts are chosen by; avx2_select() ranks NaN below everything. */
 static void moe_choice(const float *s, const float *bias, int32_t n, float *v)
 {
-	const __m256 least = _mm256_set1_ps(-INFINITY);
-
 	for (int32_t e = 0; e < n; e += AVX2_LANES) {
 		__m256 x = avx2_load(s + e, n - e);
 
 		if (bias)
 			x = _mm256_add_ps(x, avx2_load(bias + e, n - e));
-		avx2_store(v + e, n - e, _mm256_blendv_ps(x, least, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+		avx2_store(v + e, n - e, x);
 	}
 }
 

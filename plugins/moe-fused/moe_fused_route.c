@@ -36,25 +36,25 @@ static void moe_fused_route_gate(const struct moe_fused_route *c, int64_t t0, in
 	}
 }
 
-static float moe_fused_route_rank(const float *s, const float *bias, int32_t e)
+/* Does expert e rank above expert f? NaN is below everything, -inf included. */
+static int moe_fused_route_above(const float *s, const float *bias, int32_t e, int32_t f)
 {
-	float v = bias ? s[e] + bias[e] : s[e];
+	float v = bias ? s[e] + bias[e] : s[e], w = bias ? s[f] + bias[f] : s[f];
 
-	return v == v ? v : -INFINITY;
+	return v > w || (v == v && w != w);
 }
 
-/* The k best of s + bias in one walk over a list that is kept sorted: ties to the lower id, NaN as low as -inf. */
+/* The k best of s + bias in one walk over a list that is kept sorted: ties to the lower id. */
 static void moe_fused_route_best(const float *s, const float *bias, int32_t n_expert, int k, int32_t *ids)
 {
 	int n = 0;
 
 	for (int32_t e = 0; e < n_expert; e++) {
-		float v = moe_fused_route_rank(s, bias, e);
 		int i = n < k ? n++ : k - 1;
 
-		if (i == k - 1 && e >= k && !(v > moe_fused_route_rank(s, bias, ids[i])))
+		if (i == k - 1 && e >= k && !moe_fused_route_above(s, bias, e, ids[i]))
 			continue;
-		for (; i > 0 && v > moe_fused_route_rank(s, bias, ids[i - 1]); i--)
+		for (; i > 0 && moe_fused_route_above(s, bias, e, ids[i - 1]); i--)
 			ids[i] = ids[i - 1];
 		ids[i] = e;
 	}

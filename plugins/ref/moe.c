@@ -33,18 +33,24 @@ static int moe_has(const int32_t *ids, int n, int32_t id)
 	return 0;
 }
 
-/* The best id not yet among ids[0..n): ties to the lower id, NaN below everything. */
+/* Does v rank above w? NaN is below everything, -inf included. */
+static int moe_above(float v, float w)
+{
+	return v > w || (v == v && w != w);
+}
+
+/* The best id not yet among ids[0..n): ties to the lower id. */
 static int32_t moe_best(const float *s, const float *bias, int32_t n_expert, const int32_t *ids, int n)
 {
-	float top = -INFINITY;
+	float top = NAN;
 	int32_t best = -1;
 
 	for (int32_t e = 0; e < n_expert; e++) {
 		float v = bias ? s[e] + bias[e] : s[e];
 
-		if (!moe_has(ids, n, e) && (best < 0 || v > top)) {
+		if (!moe_has(ids, n, e) && (best < 0 || moe_above(v, top))) {
 			best = e;
-			top = v == v ? v : -INFINITY;
+			top = v;
 		}
 	}
 	return best;

@@ -160,7 +160,7 @@ static void test_hash_route(void **state)
 
 static void test_route_ties_and_nan(void **state)
 {
-	float x[2] = { 1, 0 }, bias[6] = { 0, 2, 1, 2, 1, 2 }, out[6];
+	float x[2] = { 1, 0 }, bias[6] = { 0, 2, 1, 2, 1, 2 }, out[8];
 	float zero[13] = { 0 };
 	int32_t token[1] = { 0 };
 	struct dsv4_weight gate = {
@@ -186,6 +186,11 @@ static void test_route_ties_and_nan(void **state)
 	bias[1] = NAN;
 	refkit_same_bits(moe_route_run, &run, 1, 6, out);
 	assert_true(out[0] == 2 && out[1] == 3 && out[2] == 5);
+	bias[5] = -INFINITY; /* a masked expert comes before broken ones */
+	run.a.k = 4;
+	refkit_same_bits(moe_route_run, &run, 1, 8, out);
+	assert_true(out[0] == 2 && out[1] == 3 && out[2] == 4 && out[3] == 5);
+	run.a.k = 3;
 	x[0] = NAN; /* every strength is NaN: still three different experts */
 	refkit_same_bits(moe_route_run, &run, 1, 6, out);
 	assert_true(out[0] == 0 && out[1] == 1 && out[2] == 2 && isnan(out[3]));
