@@ -267,20 +267,11 @@ static void view_report(const struct view *v, json_t *params, struct buf *out)
 	}
 }
 
-void view_reply(const struct verb *v, json_t *params, struct buf *out)
+static void view_one(const struct view *w, json_t *params, struct buf *out)
 {
-	const struct view *w = NULL;
-	json_t *field;
+	json_t *field = json_object_get(params, w->field);
 	char *text;
 
-	for (size_t i = 0; i < mem_countof(view_rows); i++)
-		if (!strcmp(view_rows[i].id, v->id))
-			w = &view_rows[i];
-	if (!w) {
-		view_fields(params, out);
-		return;
-	}
-	field = json_object_get(params, w->field);
 	switch (w->kind) {
 	case VIEW_TABLE:
 		view_table(w, params, out);
@@ -299,4 +290,21 @@ void view_reply(const struct verb *v, json_t *params, struct buf *out)
 		free(text);
 		break;
 	}
+}
+
+void view_reply(const struct verb *v, json_t *params, struct buf *out)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < mem_countof(view_rows); i++) {
+		const struct view *w = &view_rows[i];
+
+		if (strcmp(w->id, v->id) != 0 || (n && !json_array_size(json_object_get(params, w->field))))
+			continue;
+		if (n++)
+			buf_addc(out, '\n');
+		view_one(w, params, out);
+	}
+	if (!n)
+		view_fields(params, out);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * reload.c - reads the configuration again: all or nothing, live keys at once, the others named.
  * Threads: control. Locks: none. */
+#include "daemon/choices.h"
 #include "daemon/daemon.h"
 #include "engine/base/log.h"
 #include "engine/base/must.h"
@@ -33,27 +34,41 @@ static void reload_keys(struct daemon *d, struct conf *next, json_t *changed, js
 	}
 }
 
-static int reload_numerics(struct daemon *d, struct conf *next, json_t *changed, struct buf *why)
+/* {name: value} of the numerics that the file says something else of than at the last load. */
+static json_t *reload_values(struct daemon *d, const struct conf *next)
 {
+	json_t *values = json_object();
 	struct numerics def;
-	int r = 0;
 
 	numerics_init(&def, NUMERICS_NATIVE, d->engine ? engine_config(d->engine)->index_topk : 1);
-	for (int i = 0; i < numerics_count && !r; i++) {
+	for (int i = 0; i < numerics_count; i++) {
 		const struct numerics_row *row = &numerics_table[i];
-		char *old = d->conf.numeric[i], text[32];
-		const char *value = next->numeric[i] ? next->numeric[i] : numerics_get(&def, row, text);
+		char text[32];
 
-		if (reload_same(old, next->numeric[i]))
+		if (!reload_same(d->conf.numeric[i], next->numeric[i]))
+			json_object_set_new(values, row->name,
+					    json_string(next->numeric[i] ? next->numeric[i] :
+							numerics_get(&def, row, text)));
+	}
+	return values;
+}
+
+static int reload_numerics(struct daemon *d, struct conf *next, json_t *changed, struct buf *why)
+{
+	json_t *values = reload_values(d, next), *kernels = NULL;
+	int r = d->engine && json_object_size(values) ? choices_set(d, values, &kernels, why) : 0;
+
+	for (int i = 0; i < numerics_count && !r; i++) {
+		char *old = d->conf.numeric[i];
+
+		if (!json_object_get(values, numerics_table[i].name))
 			continue;
-		if (d->engine)
-			r = engine_numerics_set(d->engine, row->name, value, why);
-		if (r)
-			break;
-		json_array_append_new(changed, json_string(row->name));
+		json_array_append_new(changed, json_string(numerics_table[i].name));
 		d->conf.numeric[i] = next->numeric[i];
 		next->numeric[i] = old;
 	}
+	json_decref(values);
+	json_decref(kernels);
 	return r;
 }
 

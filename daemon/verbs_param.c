@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * verbs_param.c - parameters: the numerics (live), and the configuration's keys.
  * Threads: control. Locks: none. */
+#include "daemon/choices.h"
 #include "daemon/daemon.h"
+#include "daemon/kernels.h"
 #include "daemon/verbs.h"
 #include "engine/base/log.h"
 #include "engine/base/must.h"
@@ -147,14 +149,14 @@ static int param_try_all(struct daemon *d, json_t *values, struct buf *why)
 	return r;
 }
 
+/* A key of the configuration, tried before; numerics were set all at once. */
 static int param_apply(struct daemon *d, const char *name, const char *value, struct buf *why)
 {
 	enum log_level level;
-	int key;
+	int key = param_find_conf(name);
 
-	if (param_find_numeric(name))
-		return engine_numerics_set(d->engine, name, value, why);
-	key = param_find_conf(name);
+	if (key == CONF_COUNT)
+		return 0;
 	if (key == CONF_log_level) {
 		must_zero(log_parse_level(value, &level));
 		log_set_level(level);
@@ -163,15 +165,25 @@ static int param_apply(struct daemon *d, const char *name, const char *value, st
 	return conf_set(&d->conf, (enum conf_key)key, value, why);
 }
 
+static json_t *param_reply(struct daemon *d, json_t *list, json_t *changes)
+{
+	const struct kset *ks = d->kernels->active->kset;
+	struct engine_status s;
+
+	engine_status(d->engine, &s);
+	return json_pack("{s:o, s:I, s:s, s:I, s:o}", "parameters", list, "epoch", (json_int_t)s.epoch, "kernels",
+			 kset_name(ks), "kernels_generation", (json_int_t)kset_generation(ks), "changes", changes);
+}
+
 int verb_param_set(struct call *c, json_t **ret_reply, struct buf *why)
 {
 	struct daemon *d = c->daemon;
-	json_t *values = json_object_get(c->params, "values"), *value, *list;
-	struct engine_status s;
+	json_t *values = json_object_get(c->params, "values"), *value, *list, *changes;
 	const char *name;
 	int r = daemon_need_engine(d, why);
 
 	r = r ? r : param_try_all(d, values, why);
+	r = r ? r : choices_set(d, values, &changes, why);
 	if (r)
 		return r;
 	list = json_array();
@@ -180,10 +192,10 @@ int verb_param_set(struct call *c, json_t **ret_reply, struct buf *why)
 		json_array_append_new(list, param_one(d, name));
 	}
 	if (r) {
+		json_decref(changes);
 		json_decref(list);
 		return r;
 	}
-	engine_status(d->engine, &s);
-	*ret_reply = json_pack("{s:o, s:I}", "parameters", list, "epoch", (json_int_t)s.epoch);
+	*ret_reply = param_reply(d, list, changes);
 	return 0;
 }

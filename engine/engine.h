@@ -9,6 +9,7 @@
 #include "engine/serve/gen.h"
 #include "engine/serve/generation.h"
 #include "engine/checkpoint/inspect.h"
+#include "engine/model/compare.h"
 #include "engine/model/kset.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/model/numerics.h"
@@ -17,6 +18,8 @@
 #include "engine/text/prompt.h"
 #include "engine/serve/record.h"
 #include "engine/text/tokenizer.h"
+
+#include <stdatomic.h>
 
 struct engine;
 
@@ -86,6 +89,20 @@ int engine_shadow_start(struct engine *e, struct kset **ks, double share, struct
 int engine_shadow_stop(struct engine *e);
 /* The figures so far; shadow_report_fini() after use. RC_NOT_FOUND when there is none. */
 int engine_shadow_report(struct engine *e, struct shadow_report *ret_r);
+
+/* Compare (compare.h): the prompt through two sets, on the calling thread and a pool of half the engine's threads,
+ * while the engine goes on. The sets stay the caller's pins. */
+struct engine_compare_options {
+	struct compare_side a, b;
+	const int32_t *tokens; int n_tokens;
+	int max_tokens;           /* of each greedy answer */
+	int seconds;              /* more is RC_TIMEOUT; 0: no limit */
+	const atomic_bool *cancel; /* NULL: never; else RC_CANCELLED soon after it is set */
+	void (*progress)(void *arg, int64_t done, int64_t total); void *arg; /* on the calling thread; NULL: none */
+};
+/* As compare_run(), and RC_TOO_LARGE when two sequences of that length exceed the engine's state memory. */
+int engine_compare(struct engine *e, const struct engine_compare_options *o, struct compare_result *ret_r,
+	struct buf *why);
 
 struct engine_status {
 	int running, queued, draining, failed; /* failed: the engine stopped for good; see why_failed */

@@ -37,6 +37,7 @@ struct beside {
 	int n_layers;
 	struct pool *pool;
 	struct forward_watch watch;
+	bool (*stop)(void *arg); void *stop_arg;
 	struct beside_call call;
 	struct beside_mem out[OP_IO_MAX_OUT], visible;
 	struct lock lock;              /* everything below */
@@ -172,25 +173,9 @@ static void beside_diff_sets(struct op_diff *d, const struct op_out *a, const st
 	for (int64_t r = 0; r < a->n_row; r++) {
 		const int32_t *x = (const int32_t *)a->data + r * a->ld, *y = (const int32_t *)b->data + r * b->ld;
 		/* The second op's count is not to be trusted. */
-		int64_t n = a->valid[r], m = count[r] < 0 ? 0 : count[r] > b->width ? b->width : count[r], common = 0;
-		double jaccard;
+		int64_t m = count[r] < 0 ? 0 : count[r] > b->width ? b->width : count[r];
 
-		for (int64_t i = 0, k = 0; i < n && k < m;) {
-			common += x[i] == y[k];
-			if (x[i] <= y[k])
-				i++;
-			else
-				k++;
-		}
-		jaccard = n + m == 0 ? 1 : (double)common / (double)(n + m - common);
-		d->n += (uint64_t)n;
-		d->n_set++;
-		d->jaccard += jaccard;
-		d->n_set_differ += common != n || common != m;
-		if (1 - jaccard > d->worst_row) {
-			d->worst_row = 1 - jaccard;
-			d->worst_at = r;
-		}
+		op_diff_add_lists(d, x, a->valid[r], y, m, r);
 	}
 }
 
@@ -278,6 +263,20 @@ void beside_free(struct beside **pb)
 	buf_fini(&b->why);
 	lock_fini(&b->lock);
 	free(b);
+}
+
+static bool beside_stop(void *arg)
+{
+	struct beside *b = arg;
+
+	return b->stop(b->stop_arg);
+}
+
+void beside_set_stop(struct beside *b, bool (*stop)(void *arg), void *arg)
+{
+	b->stop = stop;
+	b->stop_arg = arg;
+	b->watch.stop = beside_stop;
 }
 
 const struct forward_watch *beside_watch(struct beside *b)

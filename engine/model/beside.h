@@ -33,6 +33,8 @@ struct beside_row {
 struct beside *beside_new(const struct kset *ks, const struct numerics *num, int n_layers, struct pool *p);
 /* NULL is fine. */
 void beside_free(struct beside **b);
+/* Asked before every op; true ends the pass with RC_CANCELLED. */
+void beside_set_stop(struct beside *b, bool (*stop)(void *arg), void *arg);
 /* What to give to forward_run(). */
 const struct forward_watch *beside_watch(struct beside *b);
 /* Every output that was met, in the order of ops, phases, layers; malloc'd, caller frees. Returns how many. */

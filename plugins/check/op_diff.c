@@ -105,11 +105,11 @@ static int64_t op_diff_members(const int32_t *v, const int32_t *w, int64_t n, in
 }
 
 /* The same of two rising lists, in one pass. */
-static int64_t op_diff_common(const int32_t *v, const int32_t *w, int64_t n)
+static int64_t op_diff_common(const int32_t *v, int64_t n, const int32_t *w, int64_t m)
 {
 	int64_t common = 0;
 
-	for (int64_t i = 0, j = 0; i < n && j < n;) {
+	for (int64_t i = 0, j = 0; i < n && j < m;) {
 		common += v[i] == w[j];
 		if (v[i] <= w[j])
 			i++;
@@ -119,25 +119,40 @@ static int64_t op_diff_common(const int32_t *v, const int32_t *w, int64_t n)
 	return common;
 }
 
-static void op_diff_set_add(struct op_diff *d, const int32_t *a, const int32_t *b, int64_t n, int64_t at)
+static void op_diff_overlap(struct op_diff *d, int64_t n_a, int64_t n_b, int64_t common, int64_t at)
 {
-	int64_t n_a = n, n_b = n, common;
-	double jaccard;
+	int64_t all = n_a + n_b - common;
+	double jaccard = all == 0 ? 1 : (double)common / (double)all;
 
-	if (op_diff_rising(a, n) && op_diff_rising(b, n)) {
-		common = op_diff_common(a, b, n);
-	} else {
-		n_a = op_diff_members(a, b, n, &common);
-		n_b = op_diff_members(b, a, n, &common);
-	}
-	jaccard = n == 0 ? 1 : (double)common / (double)(n_a + n_b - common);
-	d->n += (uint64_t)n;
-	for (int64_t i = 0; i < n; i++)
-		d->n_bits += a[i] != b[i];
 	d->n_set++;
 	d->jaccard += jaccard;
 	d->n_set_differ += common != n_a || common != n_b;
 	op_diff_worst(d, 1 - jaccard, at);
+}
+
+static void op_diff_set_add(struct op_diff *d, const int32_t *a, const int32_t *b, int64_t n, int64_t at)
+{
+	int64_t n_a = n, n_b = n, common;
+
+	if (op_diff_rising(a, n) && op_diff_rising(b, n)) {
+		common = op_diff_common(a, n, b, n);
+	} else {
+		n_a = op_diff_members(a, b, n, &common);
+		n_b = op_diff_members(b, a, n, &common);
+	}
+	d->n += (uint64_t)n;
+	for (int64_t i = 0; i < n; i++)
+		d->n_bits += a[i] != b[i];
+	op_diff_overlap(d, n_a, n_b, common, at);
+}
+
+void op_diff_add_lists(struct op_diff *d, const int32_t *a, int64_t n_a, const int32_t *b, int64_t n_b, int64_t at)
+{
+	int64_t common = op_diff_common(a, n_a, b, n_b);
+
+	d->n += (uint64_t)(n_a > n_b ? n_a : n_b);
+	d->n_bits += (uint64_t)((n_a > n_b ? n_a : n_b) - common);
+	op_diff_overlap(d, n_a, n_b, common, at);
 }
 
 void op_diff_add(struct op_diff *d, const struct op_out *a, const void *b, int64_t row0)

@@ -26,6 +26,8 @@ struct op_diff {
 /* Adds output `a` (the reference) against `b`, same layout. Ints that are no set (index_topk's count) are compared
  * as numbers. */
 void op_diff_add(struct op_diff *d, const struct op_out *a, const void *b, int64_t row0);
+/* Adds two sets given as rising lists, which may differ in length. */
+void op_diff_add_lists(struct op_diff *d, const int32_t *a, int64_t n_a, const int32_t *b, int64_t n_b, int64_t at);
 void op_diff_merge(struct op_diff *d, const struct op_diff *other);
 double op_diff_relative(const struct op_diff *d); /* sqrt(err2 / ref2) */
 double op_diff_nmse(const struct op_diff *d);     /* err2 / ref2; 0 when equal, else INFINITY where a is all zero */

@@ -19,7 +19,8 @@ from client import BUILD, SRC, Client
 
 
 class Daemon(Client):
-    """One daemon; arguments are extra command-line flags. `args` may repeat --model or --listen to override them."""
+    """One daemon; arguments are extra command-line flags. `args` may repeat --model or --listen to override them.
+    `plugins` is their directory, or a list of plugins of the build to copy to a directory of this daemon's own."""
 
     def __init__(self, *args, program=None, model=None, plugins=None, env=None, timeout=60):
         self.args, self.env, self.timeout = list(args), env or {}, timeout
@@ -27,12 +28,21 @@ class Daemon(Client):
         self.model = model or os.path.join(SRC, "etc", "tiny")
         self.dir = tempfile.mkdtemp(prefix="dsv4d-")
         self.control = os.path.join(self.dir, "control")
-        self.plugins = plugins or os.path.join(BUILD, "plugins")
+        self.plugins = plugins if isinstance(plugins, str) else os.path.join(BUILD, "plugins")
+        if isinstance(plugins, list):
+            self._own_plugins(plugins)
         self.log_path = os.path.join(self.dir, "log")
         self.process = None
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
+
+    def _own_plugins(self, names):
+        """A directory of its own with copies of these, which a test may change."""
+        built, self.plugins = self.plugins, os.path.join(self.dir, "plugins")
+        os.mkdir(self.plugins, 0o755)
+        for name in names:
+            shutil.copy(os.path.join(built, name + ".so"), self.plugins)
 
     def start(self):
         command = [self.program, "--model", self.model, "--listen", f"127.0.0.1:{self.port}",

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: MIT
+"""Plugins and kernel sets by dsv4ctl: loaded, used, shown, rolled back, refused; intent and temperature; parameters that
+choose kernels; the last good set after a crash."""
+import json
+import os
+import signal
+import time
+
+from client import BUILD
+from daemon import Daemon
+
+ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 8, "temperature": 0}
+
+
+def ok(d, *words):
+    code, out, err = d.ctl("--json", *words)
+    assert code == 0, (words, code, err)
+    return json.loads(out)
+
+
+def refused(d, expected, text, *words):
+    code, out, err = d.ctl(*words)
+    assert code == expected and text in err and not out, (words, code, out, err)
+
+
+def wait_for(what, condition, seconds=60):
+    """Asks again and again until the condition's value is true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+
+
+def ask(d):
+    """The kernel set that a new request ran under."""
+    status, _, body = d.http("POST", "/v1/chat/completions", ASK)
+    assert status == 200, body
+    return ok(d, "request", "show", body["id"])["kernels"]
+
+
+def plugin(d, name):
+    rows = [p for p in ok(d, "plugin", "list")["plugins"] if p["name"] == name]
+    assert len(rows) <= 1, rows
+    return rows[0] if rows else None
+
+
+def active(d):
+    return [s["name"] for s in ok(d, "kernels", "list")["sets"] if s["active"]]
+
+
+def inspecting(d):
+    seen = ok(d, "plugin", "inspect", "indexer-fp8")
+    assert seen["accepted"] and [o["op"] for o in seen["ops"]] == ["index_score"], seen
+    assert seen["ops"][0]["numerics"] == "lossy" and seen["ops"][0]["tag"] == "fp8-key", seen
+    with open(os.path.join(d.plugins, "hollow.so"), "wb") as f:
+        f.write(b"no plugin")
+    seen = ok(d, "plugin", "inspect", "hollow")
+    assert not seen["accepted"] and seen["refusal"] == "not-a-plugin-file" and seen["why"], seen
+    refused(d, 1, "not-a-plugin-file", "plugin", "load", "hollow")
+    refused(d, 1, "No such file", "plugin", "load", "nothing")
+    refused(d, 1, "outside-directory", "plugin", "load", os.path.join(BUILD, "plugins", "avx2.so"))
+    refused(d, 1, "changed", "plugin", "load", "indexer-fp8", "--sha256", "1" * 64)
+    assert [p["name"] for p in ok(d, "plugin", "list")["plugins"]] == ["ref"]
+    for name in ["mhc-bf16", "indexer-bf16", "indexer-fp8"]:
+        row = ok(d, "plugin", "load", name)["plugin"]
+        assert (row["name"], row["intent"], row["temperature"], row["users"]) == (name, "auto", "warm", 0), row
+
+
+def using(d):
+    assert ask(d) == "ref"
+    used = ok(d, "kernels", "use", "indexer=indexer-bf16", "mhc.decode=mhc-bf16")
+    name = "mhc.decode=mhc-bf16,indexer=indexer-bf16"
+    assert used["changed"] and used["name"] == name and used["previous"] == "ref", used
+    changed = {(c["op"], c["phase"]): (c["before"], c["after"]) for c in used["changes"]}
+    assert changed == {("hc_pre", "decode"): ("ref", "mhc-bf16"), ("hc_post", "decode"): ("ref", "mhc-bf16"),
+                       ("hc_head", "decode"): ("ref", "mhc-bf16"), ("index_score", "prefill"): ("ref", "indexer-bf16"),
+                       ("index_score", "decode"): ("ref", "indexer-bf16")}, changed
+    assert ask(d) == name and plugin(d, "mhc-bf16")["temperature"] == "busy"
+    slots = {(s["op"], s["phase"]): s["provider"] for s in ok(d, "kernels", "show")["slots"]}
+    assert slots[("hc_pre", "decode")] == "mhc-bf16" and slots[("hc_pre", "prefill")] == "ref", slots
+    again = ok(d, "kernels", "use", "indexer=indexer-bf16")
+    assert not again["changed"] and not again["changes"] and again["generation"] == used["generation"], again
+    back = ok(d, "kernels", "rollback")
+    assert back["name"] == "ref" and back["previous"] == name and len(back["changes"]) == 5 and ask(d) == "ref"
+    forth = ok(d, "kernels", "rollback")
+    assert forth["name"] == name and forth["generation"] == used["generation"] and ask(d) == name
+    # what is overlaid by something later, or ref over nothing, is not kept
+    assert ok(d, "kernels", "use", "indexer=indexer-fp8", "moe=ref", "mhc=mhc-bf16")["name"] == \
+        "mhc=mhc-bf16,indexer=indexer-fp8"
+    assert ok(d, "kernels", "use", "all=indexer-bf16")["name"] == "mhc=mhc-bf16,indexer=indexer-bf16"
+    assert ok(d, "kernels", "show", "previous")["name"] == "mhc=mhc-bf16,indexer=indexer-fp8"
+    assert ok(d, "kernels", "use", "mhc.prefill=ref")["name"] == "mhc.decode=mhc-bf16,indexer=indexer-bf16"
+    assert len([line for line in d.log().splitlines() if "kernels_activated" in line]) == 6
+
+
+def refusals(d):
+    """Nothing that is refused changes anything."""
+    before, generation = active(d), ok(d, "status")["kernels_generation"]
+    for code, text, *words in [
+        (1, "offers nothing for moe", "indexer=ref", "moe=indexer-fp8"), (1, "gemm, norm, mhc", "everything=ref"),
+        (1, "'avx512'", "gemm=avx512"), (1, "prefill, decode", "indexer.later=ref"), (1, "FAMILY", "indexer"), (1, "FAMILY", "=x"),
+        (1, "bf16-key in the active set", "indexer=ref", "--at", "step"),
+    ]:
+        refused(d, code, text, "kernels", "use", *words)
+        assert active(d) == before and ok(d, "status")["kernels_generation"] == generation, words
+    refused(d, 1, "'nothing'", "kernels", "show", "nothing")
+    assert ask(d) == before[0]
+
+
+def temperatures(d):
+    refused(d, 5, "busy", "plugin", "discard", "mhc-bf16")
+    ok(d, "kernels", "use", "all=ref")
+    refused(d, 5, "previous", "plugin", "discard", "mhc-bf16")
+    row = ok(d, "plugin", "state", "mhc-bf16", "cold")["plugin"]
+    assert (row["intent"], row["temperature"], row["users"], row["complaint"]) == ("cold", "cold", 0, ""), row
+    refused(d, 1, "no previous", "kernels", "rollback")
+    refused(d, 1, "intent-cold", "kernels", "use", "mhc=mhc-bf16")
+    assert plugin(d, "mhc-bf16")["temperature"] == "cold"
+    ok(d, "plugin", "state", "mhc-bf16", "auto")
+    assert plugin(d, "mhc-bf16")["temperature"] == "cold"
+    generation = row["generation"]
+    assert ok(d, "kernels", "use", "mhc=mhc-bf16")["changed"]  # a cold plugin of intent auto is warmed
+    row = plugin(d, "mhc-bf16")
+    assert row["temperature"] == "busy" and row["generation"] > generation, row
+    # cold while in use: it serves on, and goes when it is unused
+    assert ok(d, "plugin", "state", "mhc-bf16", "cold")["plugin"]["temperature"] == "busy"
+    assert ask(d) == "mhc=mhc-bf16"
+    ok(d, "kernels", "use", "all=ref")
+    refused(d, 1, "intent-cold", "kernels", "use", "mhc=mhc-bf16")
+    ok(d, "plugin", "state", "mhc-bf16", "cold")
+    wait_for("cold", lambda: plugin(d, "mhc-bf16")["temperature"] == "cold")
+    assert ok(d, "plugin", "state", "mhc-bf16", "warm")["plugin"]["temperature"] == "warm"
+    # unused and of intent auto: cold after the cooldown; of intent warm it stays
+    ok(d, "param", "set", "cooldown=0")
+    wait_for("cooled", lambda: plugin(d, "indexer-fp8")["temperature"] == "cold")
+    wait_for("cooled", lambda: plugin(d, "indexer-bf16")["temperature"] == "cold")
+    assert plugin(d, "mhc-bf16")["temperature"] == "warm"
+    ok(d, "param", "set", "cooldown=30")
+    # several at once are warmed before the one swap
+    both = ok(d, "kernels", "use", "indexer.prefill=indexer-fp8", "indexer.decode=indexer-bf16")
+    assert both["name"] == "indexer.prefill=indexer-fp8,indexer.decode=indexer-bf16", both
+    ok(d, "kernels", "use", "all=ref")
+
+
+def replacing(d):
+    """A name that is loaded again: what uses the older mapping keeps it; it goes by itself."""
+    ok(d, "kernels", "use", "mhc=mhc-bf16")
+    first = plugin(d, "mhc-bf16")
+    new = ok(d, "plugin", "load", "mhc-bf16")["plugin"]
+    assert new["intent"] == "warm" and new["generation"] > first["generation"], new
+    rows = {p["generation"]: p for p in ok(d, "plugin", "list")["plugins"] if p["name"] == "mhc-bf16"}
+    assert rows[first["generation"]]["superseded"] and rows[first["generation"]]["temperature"] == "busy", rows
+    assert rows[new["generation"]]["temperature"] == "warm", rows
+    assert ok(d, "kernels", "use", "mhc=mhc-bf16")["changed"]
+    ok(d, "kernels", "use", "all=ref")  # now the older is in no set but what was swept
+    wait_for("the older one gone", lambda: len([p for p in ok(d, "plugin", "list")["plugins"]
+                                                if p["name"] == "mhc-bf16"]) == 1)
+    copies = os.listdir(os.path.join(d.dir, "state", "plugins"))
+    assert len([c for c in copies if c.startswith("mhc-bf16.")]) <= 1, copies
+    ok(d, "plugin", "state", "mhc-bf16", "cold")
+    ok(d, "plugin", "discard", "mhc-bf16")
+    assert plugin(d, "mhc-bf16") is None
+    refused(d, 1, "'mhc-bf16'", "kernels", "use", "mhc=mhc-bf16")
+    # the bytes are what was inspected, or it is refused
+    ok(d, "plugin", "state", "indexer-fp8", "cold")
+    path = os.path.join(d.plugins, "indexer-fp8.so")
+    with open(path, "ab") as f:
+        f.write(b"\0")
+    refused(d, 1, "changed", "plugin", "state", "indexer-fp8", "warm")
+    row = plugin(d, "indexer-fp8")
+    assert row["intent"] == "warm" and row["temperature"] == "cold" and row["complaint"].startswith("changed"), row
+    assert ok(d, "plugin", "load", "indexer-fp8")["plugin"]["sha256"] != row["sha256"]
+
+
+def choosing(d):
+    """Parameters choose among what is warm; what nobody offers changes nothing."""
+    for name in ["mhc-bf16", "indexer-bf16", "indexer-fp8"]:
+        ok(d, "plugin", "load", name)
+        ok(d, "plugin", "state", name, "warm")
+    assert active(d) == ["ref"]
+    for param, kernels in [("index_key=fp8", "indexer=indexer-fp8"), ("index_key=bf16", "indexer=indexer-bf16"),
+                           ("index_key=f32", "ref"), ("mhc_precision=bf16", "mhc=mhc-bf16")]:
+        reply = ok(d, "param", "set", param)
+        assert reply["kernels"] == kernels and reply["changes"], reply
+        assert ok(d, "status")["kernels"] == ask(d) == kernels
+        assert not ok(d, "param", "set", param)["changes"]
+    reply = ok(d, "param", "set", "mhc_precision=fp32", "index_key=bf16")
+    assert reply["kernels"] == "indexer=indexer-bf16" and {c["family"] for c in reply["changes"]} == {"mhc", "indexer"}, reply
+    refused(d, 1, "fp32|bf16", "param", "set", "index_key=fp4", "mhc_precision=fp5")
+    assert active(d) == ["indexer=indexer-bf16"]
+    assert ok(d, "param", "set", "attn_scores=bf16")["changes"] == []
+    assert "indexer-bf16" in d.ctl("param", "set", "index_key=fp4")[1]
+    assert active(d) == ["ref"]
+    ok(d, "param", "set", "attn_scores=fp32")
+
+
+def last_good(d):
+    """After a crash: the last set that proved itself, not the one that the operator had just swapped in."""
+    ok(d, "param", "set", "good_steps=2")
+    ok(d, "kernels", "use", "mhc=mhc-bf16")
+    ask(d)
+    wait_for("last good", lambda: ok(d, "kernels", "list")["last_good"] == "mhc=mhc-bf16")
+    assert ok(d, "kernels", "show", "last-good")["name"] == "mhc=mhc-bf16"
+    ok(d, "param", "set", "good_steps=1000000")
+    ok(d, "kernels", "use", "all=ref", "indexer=indexer-bf16")
+    ask(d)
+    d.stop(signal.SIGKILL)
+    d.start()
+    status = ok(d, "status")
+    assert (status["started_from"], status["kernels"], status["last_good"]) == ("last_good", "mhc=mhc-bf16", "mhc=mhc-bf16"), status
+    assert ask(d) == "mhc=mhc-bf16" and "started_from_last_good" in d.log()
+    # an end in order is followed by what is configured
+    assert d.stop() == 0
+    d.start()
+    status = ok(d, "status")
+    assert (status["started_from"], status["kernels"], status["last_good"]) == ("configuration", "ref", "mhc=mhc-bf16"), status
+    # last-good that cannot be had
+    with open(os.path.join(d.plugins, "mhc-bf16.so"), "ab") as f:
+        f.write(b"\0")
+    d.stop(signal.SIGKILL)
+    d.start()
+    assert ok(d, "status")["kernels"] == "ref" and "last_good_failed" in d.log()
+    with open(os.path.join(d.dir, "state", "last-good.json"), "w", encoding="utf-8") as f:
+        f.write('{"name": 3}')
+    d.stop(signal.SIGKILL)
+    d.start()
+    assert ok(d, "status")["last_good"] == "" and "last_good_unreadable" in d.log()
+
+
+with Daemon(plugins=["mhc-bf16", "indexer-bf16", "indexer-fp8"]) as d:
+    for part in (inspecting, using, refusals, temperatures, replacing, choosing, last_good):
+        part(d)
+print("ok")
