@@ -14,11 +14,9 @@
 #include <string.h>
 
 const struct case_op *const case_ops[DSV4_N_OP] = {
-	[DSV4_OP_linear] = &case_linear,
-	[DSV4_OP_rms_norm] = &case_rms_norm,
-	[DSV4_OP_attn] = &case_attn,
-	[DSV4_OP_moe_route] = &case_moe_route,
-	[DSV4_OP_moe_experts] = &case_moe_experts,
+#define OP(op, family, args, text) [DSV4_OP_##op] = &case_##op,
+#include "plugins/ops.def"
+#undef OP
 };
 
 const char *case_values_name(enum case_values v)

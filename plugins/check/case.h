@@ -44,7 +44,8 @@ struct check_case {
 	char name[128];     /* "tiny 7 tok, dim 33, zero": what a failure is reported under */
 	int want_rc;        /* what the op must return: 0, or the -errno its contract names; outputs then free */
 	float step;         /* coarsest relative step the op rounds to on its way (case_step()); 0: none. A sum
-	                     * that falls on the other side of a rounding edge moves one value by so much. */
+	                     * that falls on the other side of a rounding edge moves a value by so much. */
+	int64_t spread;     /* output values that one such value moves; 0: itself alone */
 	/* The rest is case.c's. */
 	int rc;             /* 0 or -ENOMEM */
 	uint64_t rng;

@@ -106,3 +106,111 @@ const struct case_op case_rms_norm = {
 	.slice = case_norm_slice,
 	.cost = case_norm_cost,
 };
+
+/* ---- rope ---- */
+
+enum case_rope_of { CASE_ROPE_Q, CASE_ROPE_KV, CASE_ROPE_INDEX_Q, CASE_ROPE_INDEX_KEY, CASE_ROPE_ODD };
+
+static const struct case_rope_row {
+	enum case_rope_of of;
+	int n_tok, n_head, dim, rot, gap; /* the shape's, unless ODD */
+	enum dsv4_round kv, index;
+	bool inverse, quick;
+	enum case_values values;
+} case_rope_table[] = {
+	{ CASE_ROPE_Q, 3, 0, 0, 0, 0, DSV4_ROUND_NONE, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
+	{ CASE_ROPE_Q, 5, 0, 0, 0, 0, DSV4_ROUND_NONE, DSV4_ROUND_NONE, true, false, CASE_PLAIN },
+	{ CASE_ROPE_KV, 9, 0, 0, 0, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
+	{ CASE_ROPE_KV, 4, 0, 0, 0, 5, DSV4_ROUND_BF16, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
+	{ CASE_ROPE_KV, 4, 0, 0, 0, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, false, CASE_MIXED },
+	{ CASE_ROPE_INDEX_Q, 2, 0, 0, 0, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_PLAIN },
+	{ CASE_ROPE_INDEX_Q, 2, 0, 0, 0, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP8, false, true, CASE_PLAIN },
+	{ CASE_ROPE_INDEX_KEY, 7, 0, 0, 0, 0, DSV4_ROUND_NONE, DSV4_ROUND_BF16, false, true, CASE_PLAIN },
+	{ CASE_ROPE_INDEX_KEY, 7, 0, 0, 0, 3, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, false, CASE_MIXED },
+	{ CASE_ROPE_INDEX_KEY, 4, 0, 0, 0, 0, DSV4_ROUND_NONE, DSV4_ROUND_NONE, false, false, CASE_PLAIN },
+	{ CASE_ROPE_ODD, 4, 3, 10, 6, 2, DSV4_ROUND_NONE, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
+	{ CASE_ROPE_ODD, 3, 2, 9, 0, 0, DSV4_ROUND_BF16, DSV4_ROUND_NONE, false, false, CASE_PLAIN },
+	{ CASE_ROPE_ODD, 3, 1, 101, 2, 1, DSV4_ROUND_FP8, DSV4_ROUND_NONE, true, true, CASE_PLAIN },
+	{ CASE_ROPE_ODD, 5, 3, 4, 2, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_PLAIN },
+	{ CASE_ROPE_ODD, 5, 1, 16, 16, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP8, false, false, CASE_PLAIN },
+	{ CASE_ROPE_ODD, 0, 4, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
+	{ CASE_ROPE_ODD, 3, 1, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_ZERO },
+	{ CASE_ROPE_ODD, 3, 1, 64, 32, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_ZERO },
+	{ CASE_ROPE_ODD, 3, 1, 64, 32, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_DENORMAL },
+	{ CASE_ROPE_ODD, 3, 1, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, false, CASE_SIGNED_ZERO },
+	{ CASE_ROPE_ODD, 3, 1, 96, 32, 0, DSV4_ROUND_NONE, DSV4_ROUND_NONE, false, true, CASE_DENORMAL },
+	{ CASE_ROPE_ODD, 3, 1, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_LARGE },
+	{ CASE_ROPE_ODD, 3, 1, 96, 32, 0, DSV4_ROUND_NONE, DSV4_ROUND_NONE, false, true, CASE_HUGE },
+	{ CASE_ROPE_ODD, 3, 2, 96, 32, 0, DSV4_ROUND_BF16, DSV4_ROUND_NONE, false, false, CASE_HUGE },
+};
+
+/* Heads, dim and rot of the row, from the shape where it says so. */
+static void case_rope_dims(struct dsv4_rope *a, const struct check_shape *s, const struct case_rope_row *r)
+{
+	bool index = r->of == CASE_ROPE_INDEX_Q || r->of == CASE_ROPE_INDEX_KEY, odd = r->of == CASE_ROPE_ODD;
+
+	a->n_head = odd ? r->n_head : r->of == CASE_ROPE_Q ? s->heads : r->of == CASE_ROPE_INDEX_Q ? s->index_heads : 1;
+	a->dim = odd ? r->dim : index ? s->index_dim : s->head_dim;
+	a->rot = odd ? r->rot : s->rope;
+}
+
+static int case_rope_args(struct check_case *c, const struct check_shape *s, const struct case_rope_row *r, int n_tok)
+{
+	struct dsv4_rope *a = &c->args.rope;
+
+	*a = (struct dsv4_rope){ .size = sizeof *a, .n_tok = n_tok, .inverse = r->inverse, .kv = r->kv,
+				 .index = r->index };
+	case_rope_dims(a, s, r);
+	if (a->n_head < 1 || a->dim < 1)
+		return CASE_SKIP;
+	a->ldx = (int64_t)a->n_head * a->dim + r->gap;
+	a->cs = case_rotations(c, n_tok, a->rot);
+	a->x = case_floats(c, n_tok ? n_tok * a->ldx - r->gap : 0, r->values, 3);
+	c->step = case_step(r->kv > r->index ? r->kv : r->index);
+	return c->rc;
+}
+
+static int case_rope_make(struct check_case *c, const struct case_spec *s, int i)
+{
+	const struct case_rope_row *r = &case_rope_table[i];
+	int n_tok = case_norm_rows(s, r->n_tok), rc;
+
+	if (!case_wanted(s, r->of == CASE_ROPE_ODD, r->quick, r->values))
+		return CASE_SKIP;
+	rc = case_rope_args(c, s->shape, r, n_tok);
+	case_name(c, "%d tokens, %d heads of %d, rot %d, kv round %d, index round %d, %s%s", n_tok,
+		  c->args.rope.n_head, c->args.rope.dim, c->args.rope.rot, (int)r->kv, (int)r->index,
+		  r->inverse ? "inverse, " : "", case_values_name(r->values));
+	return rc;
+}
+
+static int case_rope_bench(struct check_case *c, const struct case_spec *s)
+{
+	return case_rope_args(c, s->shape, &case_rope_table[0], s->n_tok);
+}
+
+static void case_rope_slice(union case_args *u, int64_t t0, int64_t n, struct dsv4_seq *mem)
+{
+	struct dsv4_rope *a = &u->rope;
+
+	(void)mem;
+	a->x += t0 * a->ldx;
+	a->cs += t0 * a->rot;
+	a->n_tok = (int32_t)n;
+}
+
+static void case_rope_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
+{
+	const struct dsv4_rope *a = &u->rope;
+
+	*ret_bytes = 4.0 * a->n_tok * ((double)a->n_head * a->rot + a->rot);
+	*ret_flops = 3.0 * a->n_tok * a->n_head * a->rot;
+}
+
+const struct case_op case_rope = {
+	.n = mem_countof(case_rope_table),
+	.make = case_rope_make,
+	.bench = case_rope_bench,
+	.slice = case_rope_slice,
+	.cost = case_rope_cost,
+};

@@ -153,13 +153,14 @@ static struct check_sums check_compare_sums(const struct op_out *want, const str
 	return s;
 }
 
-/* What a limit on nmse becomes where values may fall on the other side of a rounding edge: each moves by a step of a
- * value that may be twice the usual. */
+/* What a limit on nmse becomes where values may fall on the other side of a rounding edge: each moves `spread` of the n
+ * outputs by a step of a value that may be twice the usual. */
 static double check_compare_allow(const struct check_case *c, double limit, int64_t n)
 {
-	double flips = fmax(2, CHECK_COMPARE_FLIPS * (double)n), step = (double)c->step;
+	double step = (double)c->step, of = (double)n / (double)(c->spread ? c->spread : 1);
+	double flips = fmax(2, CHECK_COMPARE_FLIPS * of);
 
-	return n ? limit + 4 * step * step * flips / (double)n : limit;
+	return n ? limit + 4 * step * step * fmin(1, flips / of) : limit;
 }
 
 static void check_compare_floats(const struct check_case *c, const struct check_limit *l, const struct op_out *want,
@@ -226,7 +227,7 @@ static bool check_compare_tie(const struct check_case *c, enum dsv4_op op, doubl
 {
 	double a[2], b[2], far;
 
-	if (!check_compare_rising(got, row))
+	if (tie < 0 || !check_compare_rising(got, row))
 		return false;
 	if (!check_compare_only(c, op, want, got, row, a) || !check_compare_only(c, op, got, want, row, b))
 		return true; /* both rising and as many: the same */
