@@ -30,9 +30,15 @@ const char *case_values_name(enum case_values v)
 	return names[v];
 }
 
+/* The seed is scrambled by another generator than case_next(), whose streams of near seeds would overlap. */
 void case_init(struct check_case *c, uint64_t seed, enum guard_place place)
 {
 	*c = (struct check_case){ .rng = seed, .place = place };
+	for (int i = 0; i < 3; i++) {
+		c->rng ^= c->rng >> 33;
+		c->rng *= 0xff51afd7ed558ccdu;
+	}
+	c->rng ^= c->rng >> 29;
 }
 
 void case_fini(struct check_case *c)

@@ -46,6 +46,8 @@ struct check_case {
 	float step;         /* coarsest relative step the op rounds to on its way (case_step()); 0: none. A sum
 	                     * that falls on the other side of a rounding edge moves a value by so much. */
 	int64_t spread;     /* output values that one such value moves; 0: itself alone */
+	float typical;      /* what an output value is about, where cancellation may leave next to nothing in a case of
+	                     * few values: errors are then relative to no less than this; 0: to the values alone */
 	/* The rest is case.c's. */
 	int rc;             /* 0 or -ENOMEM */
 	uint64_t rng;

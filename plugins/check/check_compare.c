@@ -106,30 +106,27 @@ static void check_compare_far(struct check_row *row, double figure, double limit
 }
 
 struct check_sums {
-	double err2, ref2, worst; /* worst: the largest error, in units of its row's largest value */
-	int64_t n, at_row, at_col;
-	bool special;             /* at: one of the two is no finite number, and not the other */
+	double err2, ref2, worst; /* worst: the largest error, in units of its row's largest value;
+				   * infinite when one of the two is no finite number */
+	int64_t n, at_row, at_col; /* at: where */
 };
 
 static void check_compare_element(struct check_sums *s, double a, double b, double top, int64_t row, int64_t col)
 {
 	double e = fabs(b - a), far = top > 0 ? e / top : e;
+	bool special = !isfinite(a) || !isfinite(b);
 
 	s->n++;
-	if (a == b || (isnan(a) && isnan(b)) || s->special)
-		return;
-	if (!isfinite(a) || !isfinite(b)) {
-		s->special = true;
-		s->worst = s->err2 = INFINITY;
-	} else {
+	if (isfinite(a))
 		s->ref2 += a * a;
-		if (e <= CHECK_COMPARE_FLOOR)
-			return;
-		s->err2 += e * e;
-		if (far <= s->worst)
-			return;
-		s->worst = far;
-	}
+	if (a == b || (isnan(a) && isnan(b)) || (!special && e <= CHECK_COMPARE_FLOOR))
+		return;
+	if (special)
+		e = far = INFINITY;
+	s->err2 += e * e;
+	if (far <= s->worst)
+		return;
+	s->worst = far;
 	s->at_row = row;
 	s->at_col = col;
 }
@@ -173,7 +170,9 @@ static void check_compare_floats(const struct check_case *c, const struct check_
 	if (l->class == CHECK_ULP && c->step == 0.0f) {
 		figure = s.worst * 0x1p23;
 	} else {
-		figure = s.err2 == 0 ? 0 : s.ref2 == 0 ? INFINITY : s.err2 / s.ref2;
+		double ref2 = fmax(s.ref2, (double)c->typical * (double)c->typical * (double)s.n);
+
+		figure = s.err2 == 0 ? 0 : ref2 == 0 ? INFINITY : s.err2 / ref2;
 		limit = check_compare_allow(c, limit, s.n);
 	}
 	check_compare_far(row, figure, limit);
