@@ -15,7 +15,7 @@ enum case_route_how {
 	CASE_ROUTE_PLAIN,
 	CASE_ROUTE_NO_BIAS,    /* all zero */
 	CASE_ROUTE_TIES,       /* biases of few values; with x zero, scores of few values */
-	CASE_ROUTE_NAN_BIAS,   /* some biases NaN, some -inf: those come last, and last but those */
+	CASE_ROUTE_NAN_BIAS,   /* of four biases one is NaN and the next -inf: those come last, and last but those */
 	CASE_ROUTE_NAN_TOKEN,  /* every score of the middle token */
 	CASE_ROUTE_HASH,
 	CASE_ROUTE_HASH_BAD,   /* the table has -1, */
@@ -48,6 +48,7 @@ static const struct case_route_row {
 	{ 33, 40, 6, 5, CASE_ROUTE_NO_BIAS, true, CASE_DENORMAL },
 	{ 33, 40, 6, 5, CASE_ROUTE_TIES, true, CASE_ZERO },
 	{ 33, 40, 6, 5, CASE_ROUTE_NAN_BIAS, true, CASE_PLAIN },
+	{ 33, 40, 20, 5, CASE_ROUTE_NAN_BIAS, true, CASE_PLAIN },
 	{ 33, 40, 32, 5, CASE_ROUTE_NAN_BIAS, true, CASE_PLAIN },
 	{ 33, 40, -1, 5, CASE_ROUTE_NAN_BIAS, true, CASE_PLAIN },
 	{ 33, 40, 6, 5, CASE_ROUTE_NAN_TOKEN, true, CASE_PLAIN },
@@ -63,7 +64,7 @@ static const struct case_route_row {
 
 #define CASE_ROUTE_VOCAB 37
 
-static float case_route_bias(struct check_case *c, enum case_route_how how)
+static float case_route_bias(struct check_case *c, enum case_route_how how, int32_t e)
 {
 	switch (how) {
 	case CASE_ROUTE_NO_BIAS:
@@ -71,9 +72,7 @@ static float case_route_bias(struct check_case *c, enum case_route_how how)
 	case CASE_ROUTE_TIES:
 		return 0.25f * (float)case_below(c, 3);
 	case CASE_ROUTE_NAN_BIAS:
-		if (case_below(c, 3) == 0)
-			return case_below(c, 2) ? NAN : -INFINITY;
-		return case_uniform(c, -1, 1);
+		return e % 4 == 1 ? NAN : e % 4 == 2 ? -INFINITY : case_uniform(c, -1, 1);
 	default:
 		return case_uniform(c, -1, 1);
 	}
@@ -126,7 +125,7 @@ static void case_route_learned(struct check_case *c, enum case_route_how how)
 	float *bias = case_alloc(c, (size_t)a->n_expert * sizeof *bias, sizeof *bias);
 
 	for (int32_t e = 0; bias && e < a->n_expert; e++)
-		bias[e] = case_route_bias(c, how);
+		bias[e] = case_route_bias(c, how, e);
 	a->bias = bias;
 }
 
