@@ -23,6 +23,7 @@ struct plugin_load {
 	bool again;                /* it was loaded before */
 	const char *dir, *copies;  /* the configuration's, the state's; do not change */
 	char *path, *sha256;       /* sha256 NULL: any */
+	int stage_ms;              /* as of trial_options */
 	struct plugin_file *file;
 	struct plugin_map *map;
 	plugin_done_f *done;
@@ -69,7 +70,7 @@ static void load_run(struct ops_job *job)
 {
 	struct plugin_load *l = list_entry(job, struct plugin_load, job);
 	/* Tiny shapes: whether it is right on the model's own is for `plugin check`, which may take minutes. */
-	const struct trial_options trial = { .cancel = &job->cancel };
+	const struct trial_options trial = { .stage_ms = l->stage_ms, .cancel = &job->cancel };
 	struct buf *why = &l->why;
 	int r = load_cancelled(l, why);
 
@@ -168,6 +169,7 @@ static int load_submit(struct daemon *d, struct plugin *p, bool again, const cha
 				   .again = again, .done = done, .arg = arg, .started = clock_ms() };
 	l->dir = conf_text(&d->conf, CONF_dir);
 	l->copies = state_plugins(d->state);
+	l->stage_ms = (int)conf_int(&d->conf, CONF_trial_timeout) * 1000;
 	l->path = mem_strdup(p->path);
 	l->sha256 = sha256 ? mem_strdup(sha256) : NULL;
 	if (ret_cancel)
