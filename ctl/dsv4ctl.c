@@ -118,11 +118,30 @@ static int ctl_show_error(const struct ctl *c, const struct varlink_reply *r)
 	return ctl_error_exit(r->error);
 }
 
+/* Verbs that last as long as their work does; the first ones tell how far they are. */
+static const char *const ctl_progressive[] = { "probe_run", "plugin_check", "kernels_check", "kernels_bench" };
+static const char *const ctl_patient[] = { "wait", "plugin_load", "plugin_inspect", "plugin_state", "plugin_discard",
+					   "kernels_use" };
+
+static bool ctl_among(const struct ctl *c, const char *const *ids, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(c->verb->id, ids[i]))
+			return true;
+	return false;
+}
+
+static bool ctl_tells_progress(const struct ctl *c)
+{
+	return ctl_among(c, ctl_progressive, mem_countof(ctl_progressive));
+}
+
 /* A bar on a terminal, nothing otherwise. */
 static void ctl_show_progress(const struct ctl *c, json_t *params)
 {
 	json_t *p = json_object_get(params, "progress");
-	const char *name = json_string_value(json_object_get(p, "probe"));
+	json_t *what = json_object_get(p, "probe");
+	const char *name = json_string_value(what ? what : json_object_get(p, "op"));
 	long long done = json_integer_value(json_object_get(p, "done"));
 	long long total = json_integer_value(json_object_get(p, "total"));
 	char bar[CTL_BAR + 1];
@@ -161,7 +180,7 @@ static int ctl_show_reply(const struct ctl *c, const struct varlink_reply *r)
 		fwrite(buf_str(&text), 1, text.len, stdout);
 		buf_fini(&text);
 	}
-	return !strcmp(c->verb->id, "probe_run") ? ctl_verdict_exit(r->params) : CTL_OK;
+	return ctl_tells_progress(c) ? ctl_verdict_exit(r->params) : CTL_OK;
 }
 
 /* ---- one call ---- */
@@ -169,7 +188,7 @@ static int ctl_show_reply(const struct ctl *c, const struct varlink_reply *r)
 /* Calls that last as long as their work does have no deadline of their own. */
 static long ctl_deadline(const struct ctl *c)
 {
-	return !strcmp(c->verb->id, "probe_run") || !strcmp(c->verb->id, "wait") ? -1 : CTL_REPLY_MS;
+	return ctl_tells_progress(c) || ctl_among(c, ctl_patient, mem_countof(ctl_patient)) ? -1 : CTL_REPLY_MS;
 }
 
 static int ctl_failed(int rc, const struct buf *why)
@@ -217,7 +236,7 @@ static int ctl_open(struct ctl *c, json_t *params, struct buf *why)
 static int ctl_call(struct ctl *c, json_t *params)
 {
 	struct buf why = { 0 };
-	bool more = !strcmp(c->verb->id, "probe_run");
+	bool more = ctl_tells_progress(c);
 	int r = ctl_open(c, params, &why), code;
 
 	r = r ? r : client_send(c->client, c->verb->method, params, more, &why);

@@ -37,7 +37,7 @@ def every_method(d, c):
     }
     for name, i in interfaces().items():
         for method in i.methods:
-            if method in ("Stop", "RequestCancel", "Use", "Rollback", "Load", "State", "Discard"):
+            if method in ("Stop", "RequestCancel", "Use", "Rollback", "Load", "State", "Discard", "Check", "Bench"):
                 continue
             parameters = {"id": request} if method.startswith("Request") and method != "RequestList" else {}
             c.call(f"{name}.{method}", **given.get(method, parameters))
@@ -49,6 +49,23 @@ def every_method(d, c):
     assert shown["finish"] == "length" and shown["times"]["submit"] <= shown["times"]["end"], shown
     tokens = c.call("io.dsv4.Engine.RequestTokens", id=request)
     assert len(tokens["prompt"]) == shown["usage"]["prompt"] and len(tokens["output"]) == 4, tokens
+
+
+def checks(c):
+    k, p = "io.dsv4.Kernels.", "io.dsv4.Plugins."
+    c.call(p + "Load", file="attn-splitk")
+    *steps, checked = c.calls(p + "Check", name="attn-splitk", seed=7)
+    assert [s["progress"]["done"] for s in steps] == [1, 2] and steps[0]["progress"]["total"] == 2, steps
+    assert checked["verdict"] == "pass" and checked["failed"] == 0, checked
+    assert [(r["op"], r["phase"], r["numerics"]) for r in checked["rows"]] == \
+        [("attn", "prefill", "bf16-scores"), ("attn", "decode", "bf16-scores")], checked
+    assert all(r["cases"] > 3 and 0 < r["figure"] < r["limit"] for r in checked["rows"]), checked
+    c.call(k + "Use", specs=["attention.decode=attn-splitk"])
+    *_, checked = c.calls(k + "Check", quick=True)
+    assert [(r["plugin"], r["phase"]) for r in checked["rows"]] == [("attn-splitk", "decode")], checked
+    *_, timed = c.calls(k + "Bench", plugin="attn-splitk")
+    assert len(timed["rows"]) == 2 and timed["roof_gb_s"] > 0 and all(r["ns"] > 0 for r in timed["rows"]), timed
+    refused(c, p + "Check", "io.dsv4.Daemon.NotFound", {"name": "nothing"})
 
 
 def kernels(c):
@@ -70,8 +87,9 @@ def kernels(c):
     refused(c, k + "Use", p + "Refused", {"specs": ["mhc=mhc-bf16"]})
     assert c.call(p + "State", name="mhc-bf16", state="warm")["plugin"]["temperature"] == "warm"
     refused(c, k + "Use", k + "KernelFailed", {"specs": ["moe=mhc-bf16"]})
+    checks(c)
     c.call(p + "Discard", name="mhc-bf16")
-    assert [x["name"] for x in c.call(p + "List")["plugins"]] == ["ref"]
+    assert [x["name"] for x in c.call(p + "List")["plugins"]] == ["ref", "attn-splitk"]
     refused(c, p + "Load", p + "Refused", {"file": "mhc-bf16", "sha256": "0" * 64})
     refused(c, p + "Load", p + "Refused", {"file": "../dsv4d"})
 
@@ -99,7 +117,6 @@ def every_error(c):
         ("io.dsv4.Kernels.Use", {"specs": ["x=ref"]}, "InvalidValue", "gemm"),
         ("io.dsv4.Kernels.Use", {"specs": ["mhc"]}, "InvalidValue", "FAMILY"),
         ("io.dsv4.Kernels.Use", {"specs": ["mhc=x"]}, "NotFound", "'x'"),
-        ("io.dsv4.Kernels.Rollback", {}, "NotFound", "previous"),
         ("io.dsv4.Plugins.Load", {"file": "x"}, "NotFound", "x.so"), ("io.dsv4.Plugins.Inspect", {"file": "x"}, "NotFound", "x.so"),
         ("io.dsv4.Plugins.State", {"name": "x", "state": "warm"}, "NotFound", "'x'"),
         ("io.dsv4.Plugins.Discard", {"name": "x"}, "NotFound", "'x'"),
