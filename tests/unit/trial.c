@@ -27,7 +27,7 @@ static char copies[64], fixtures[64];
 
 static int set_up(void **state)
 {
-	char command[160];
+	char command[240];
 
 	(void)state;
 	strcpy(copies, "/tmp/dsv4-copies-XXXXXX");
@@ -40,7 +40,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	char command[160];
+	char command[240];
 
 	(void)state;
 	snprintf(command, sizeof command, "rm -rf %s %s", copies, fixtures);
