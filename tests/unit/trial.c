@@ -121,6 +121,7 @@ static const struct {
 	{ "between-rows.so", PLUGIN_REFUSED_out_of_bounds, "rms_norm" },
 	{ "past-end.so", PLUGIN_REFUSED_out_of_bounds, "rms_norm" },
 	{ "before-start.so", PLUGIN_REFUSED_out_of_bounds, "rms_norm" },
+	{ "reads-past.so", PLUGIN_REFUSED_crashed, CRASH("SIGSEGV") "check rms_norm, rms_norm tiny" },
 	{ "leaks.so", PLUGIN_REFUSED_leaks, "4096 bytes in 1 piece" },
 	{ "pinned.so", PLUGIN_REFUSED_stays_mapped, "pinned" },
 	{ "pinned-nodelete.so", PLUGIN_REFUSED_stays_mapped, "pinned-nodelete" },
