@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ * compress.c - pool a group of tokens into one compressed row. format.md 3.5.
+ * Threads: engine calls, pool runs slices over output rows. Locks: none.
+ *
+ * Each channel is pooled on its own: softmax of its scores over the rows, oldest first, times its values.
+ * Sixteen channels at a time. */
+#include "plugins/avx512/avx512.h"
+#include "plugins/avx512/round.h"
+#include "plugins/avx512/vec.h"
+
+#include <errno.h>
+
+/* The rows one output row pools; with overlap the older half uses other channels than the newer. */
+struct compress_rows {
+	const struct dsv4_compress *a;
+	int64_t width, first; /* first row of the inputs */
+	int n;                /* rows */
+	int skip;             /* leading rows that do not exist */
+};
+
+/* Where pooled row i, channel d stands: its value, and its score with ape. */
+static const float *compress_at(const struct compress_rows *r, int i, int64_t d, int64_t n, __m512 *ret_score)
+{
+	int64_t channel = d + (i / r->a->ratio) * r->a->dim; /* i < ratio without overlap */
+	int64_t at = (r->first + i) * r->width + channel;
+
+	*ret_score = _mm512_add_ps(avx512_load(r->a->score + at, n),
+				   avx512_load(r->a->ape + i % r->a->ratio * r->width + channel, n));
+	return r->a->kv + at;
+}
+
+/* Channels [d, d + n) of one output row, n <= 16. NaN takes no part in the maximum: max gives its second
+ * operand when one is NaN. */
+static void compress_pool(const struct compress_rows *r, int64_t d, int64_t n, float *out)
+{
+	__m512 top = _mm512_set1_ps(-INFINITY), den = _mm512_setzero_ps(), num = den, score;
+
+	for (int i = r->skip; i < r->n; i++) {
+		compress_at(r, i, d, n, &score);
+		top = _mm512_max_ps(score, top);
+	}
+	for (int i = r->skip; i < r->n; i++) {
+		const float *kv = compress_at(r, i, d, n, &score);
+		__m512 p = avx512_exp(_mm512_sub_ps(score, top));
+
+		den = _mm512_add_ps(den, p);
+		num = _mm512_fmadd_ps(p, avx512_load(kv, n), num);
+	}
+	avx512_store(out, n, _mm512_div_ps(num, den));
+}
+
+static void compress_slice(void *arg, int64_t begin, int64_t end)
+{
+	const struct dsv4_compress *a = arg;
+	int halves = a->overlap ? 2 : 1;
+
+	for (int64_t e = begin; e < end; e++) {
+		struct compress_rows r = { .a = a, .width = halves * a->dim, .first = e * a->ratio,
+					   .n = halves * a->ratio };
+		float *out = a->out + e * a->dim;
+
+		if (e == 0 && a->overlap && a->first_absent)
+			r.skip = a->ratio;
+		for (int64_t d = 0; d < a->dim; d += AVX512_LANES)
+			compress_pool(&r, d, a->dim - d, out + d);
+		avx512_rms_row(out, a->norm, a->dim, a->norm_eps, out);
+		avx512_rope_row(out + a->dim - a->rot, a->rot, a->cs + e * a->rot, 0);
+		avx512_round_kv(out, a->dim - a->rot, a->kv_round);
+		avx512_round_index(out, a->dim, a->index_round);
+	}
+}
+
+int avx512_compress(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_compress *a)
+{
+	struct dsv4_compress c = *a;
+
+	if (a->size < sizeof *a || a->n_out < 0 || a->ratio < 1 || a->rot < 0 || a->rot % 2 || a->dim < 1 ||
+	    a->dim < a->rot || avx512_round_check(a->dim - a->rot, a->kv_round, a->dim, a->index_round))
+		return -EINVAL;
+	host->parallel_for(x, a->n_out, 1, compress_slice, &c);
+	return 0;
+}
