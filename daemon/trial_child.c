@@ -3,6 +3,7 @@
  * Threads: one, and those of the check. Locks: none. */
 #include "daemon/daemon.h"
 #include "daemon/trial.h"
+#include "daemon/trial_left.h"
 #include "daemon/trial_shape.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
@@ -31,6 +32,7 @@ struct trial_child {
 	struct check_shape *shape; /* [n_shape] */
 	int n_shape;
 	bool fence;                /* of the check */
+	struct trial_left before;  /* what was there without it */
 	struct buf why;            /* the check's first complaint */
 };
 
@@ -191,7 +193,8 @@ static int trial_child_round(struct trial_child *c, struct buf *why)
 	if (rc)
 		return rc;
 	trial_child_stage("close", "");
-	return plugin_map_close(c->map, why);
+	rc = plugin_map_close(c->map, why);
+	return rc ? rc : trial_left_threads(&c->before, why);
 }
 
 /* Zero where a sanitizer has its own malloc, and its own way to find leaks. */
@@ -240,7 +243,12 @@ static int trial_child_unmap(struct trial_child *c, int rc, struct buf *why)
 	if (!c->map)
 		return rc;
 	trial_child_stage("unmap", "");
-	return rc ? (plugin_map_free(&c->map, NULL), rc) : plugin_map_free(&c->map, why);
+	if (rc) {
+		plugin_map_free(&c->map, NULL);
+		return rc;
+	}
+	rc = plugin_map_free(&c->map, why);
+	return rc ? rc : trial_left_libraries(&c->before, why);
 }
 
 /* ---- the process ---- */
@@ -292,11 +300,13 @@ int trial_child(int argc, char **argv)
 	}
 	trial_child_isolate();
 	trial_child_catch();
+	trial_left_init(&c.before);
 	rc = trial_child_map(&c, argv[0], &why);
 	rc = rc ? rc : trial_child_rounds(&c, &why);
 	rc = trial_child_unmap(&c, rc, &why);
 	trial_child_result(rc, &why);
 	plugin_file_free(&c.file);
+	trial_left_fini(&c.before);
 	free(c.shape);
 	buf_fini(&c.why);
 	buf_fini(&why);

@@ -19,8 +19,9 @@ TRIED = {"batch": "not-bit-identical", "before-start": "out-of-bounds", "between
          "crash-close": "crashed", "crash-ctor": "crashed", "crash-open": "crashed", "facts-lie-count": "facts-differ",
          "facts-lie-name": "facts-differ", "facts-lie-phase": "facts-differ", "facts-lie-tag": "facts-differ",
          "fails-open": "open-failed", "fails-warm": "warm-failed", "leaks": "leaks", "leaks-malloc": "leaks",
+         "leaves-library": "stays-mapped", "leaves-thread": "leaks",
          "no-symbol": "no-symbol", "past-end": "out-of-bounds", "pinned": "stays-mapped", "pinned-nodelete": "stays-mapped",
-         "threads": "not-bit-identical", "undefined": "cannot-map", "writes-input": "out-of-bounds",
+         "reads-past": "crashed", "threads": "not-bit-identical", "undefined": "cannot-map", "writes-input": "out-of-bounds",
          "wrong-result": "wrong-result"}
 # Refused by a daemon that waits less, and not refused.
 ELSEWHERE = {"hang-open", "good", "slow-close"}

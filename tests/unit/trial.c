@@ -123,6 +123,8 @@ static const struct {
 	{ "before-start.so", PLUGIN_REFUSED_out_of_bounds, "rms_norm" },
 	{ "reads-past.so", PLUGIN_REFUSED_crashed, CRASH("SIGSEGV") "check rms_norm, rms_norm tiny" },
 	{ "leaks.so", PLUGIN_REFUSED_leaks, "4096 bytes in 1 piece" },
+	{ "leaves-thread.so", PLUGIN_REFUSED_leaks, "1 thread running" },
+	{ "leaves-library.so", PLUGIN_REFUSED_stays_mapped, "libanl" },
 	{ "pinned.so", PLUGIN_REFUSED_stays_mapped, "pinned" },
 	{ "pinned-nodelete.so", PLUGIN_REFUSED_stays_mapped, "pinned-nodelete" },
 };
