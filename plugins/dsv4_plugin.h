@@ -281,8 +281,8 @@ struct dsv4_moe_route {
 	float *weight;                    /* [n_tok][k] */
 };
 
-/* Expert e: w2(round(w * silu(min(w1 x, limit)) * clamp(w3 x, +-limit))); NaN passes both limits. Each matrix may be
- * of another format, and those of a shared expert of another than the routed ones'. */
+/* Expert e: w2(round(w * silu(min(w1 x, limit)) * clamp(w3 x, +-limit))); NaN passes both limits. The routed
+ * experts are all of one format, which chose the kernel; the shared ones may be of any. */
 struct dsv4_expert {
 	struct dsv4_weight w1, w2, w3;    /* [inter][dim], [dim][inter], [inter][dim] */
 };
