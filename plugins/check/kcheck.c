@@ -99,6 +99,13 @@ static int kcheck_rc(int rc)
 	return KCHECK_TEMPORARY;
 }
 
+/* Else a plugin would pass by offering nothing. */
+static int kcheck_nothing(const struct dsv4_plugin *p)
+{
+	fprintf(stderr, "kcheck: %s has no op to check\n", p->name);
+	return KCHECK_WRONG;
+}
+
 static int kcheck_run(const struct kcheck_args *a, const struct dsv4_plugin *p, const struct dsv4_host *host)
 {
 	struct kcheck_print out = { .f = stdout, .plugin = p, .json = a->json };
@@ -114,7 +121,7 @@ static int kcheck_run(const struct kcheck_args *a, const struct dsv4_plugin *p, 
 		kcheck_print_head(&out, a->seed);
 		rc = check_plugin(p, host, &o);
 		kcheck_print_end(&out);
-		return kcheck_rc(rc);
+		return out.n_row || rc < 0 ? kcheck_rc(rc) : kcheck_nothing(p);
 	}
 	rc = check_roof_measure(a->threads, &out.roof);
 	if (rc < 0)
