@@ -8,6 +8,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #define CTL_REPLY_MS 30000
 #define CTL_WAIT_S 60
 #define CTL_BAR 30
+#define CTL_FILE_MAX (1 << 20) /* as much as a call may have */
 
 enum ctl_exit {
 	CTL_OK = 0,
@@ -119,7 +121,8 @@ static int ctl_show_error(const struct ctl *c, const struct varlink_reply *r)
 }
 
 /* Verbs that last as long as their work does; the first ones tell how far they are. */
-static const char *const ctl_progressive[] = { "probe_run", "plugin_check", "kernels_check", "kernels_bench" };
+static const char *const ctl_progressive[] = { "probe_run", "plugin_check", "kernels_check", "kernels_bench",
+					       "compare" };
 static const char *const ctl_patient[] = { "wait", "plugin_load", "plugin_inspect", "plugin_state", "plugin_discard",
 					   "kernels_use" };
 
@@ -249,6 +252,54 @@ static int ctl_call(struct ctl *c, json_t *params)
 	return code;
 }
 
+/* ---- files that are parameters ---- */
+
+/* All of the file, which must be text. "-" is the standard input. */
+static int ctl_read(const char *path, json_t **ret_text, struct buf *why)
+{
+	bool input = !strcmp(path, "-");
+	FILE *f = input ? stdin : fopen(path, "re");
+	struct buf text = { 0 };
+	char part[65536];
+	size_t n;
+	int r = 0;
+
+	if (!f)
+		return buf_why(why, -errno, "%s: %s", path, strerror(errno));
+	while ((n = fread(part, 1, sizeof part, f)) > 0 && text.len <= CTL_FILE_MAX)
+		buf_add(&text, part, n);
+	if (ferror(f))
+		r = buf_why(why, -EIO, "%s: cannot be read", path);
+	else if (text.len > CTL_FILE_MAX)
+		r = buf_why(why, RC_TOO_LARGE, "%s: more than %d bytes", path, CTL_FILE_MAX);
+	else if (text.len && memchr(text.data, '\0', text.len))
+		r = buf_why(why, RC_INVALID, "%s: has NUL bytes", path);
+	else if (!(*ret_text = json_stringn(buf_str(&text), text.len)))
+		r = buf_why(why, RC_INVALID, "%s: not UTF-8", path);
+	if (!input)
+		fclose(f);
+	buf_fini(&text);
+	return r;
+}
+
+static int ctl_read_files(const struct ctl *c, json_t *params, struct buf *why)
+{
+	struct verb_arg a[VERB_MAX_ARGS];
+	int n = verb_args(c->verb, a), r = 0;
+
+	for (int i = 0; i < n && !r; i++) {
+		const char *path = json_string_value(json_object_get(params, a[i].name));
+		json_t *text;
+
+		if (a[i].type != VERB_FILE || !path)
+			continue;
+		r = ctl_read(path, &text, why);
+		if (r == 0)
+			json_object_set_new(params, a[i].name, text);
+	}
+	return r;
+}
+
 static int ctl_help(struct ctl *c)
 {
 	struct buf out = { 0 };
@@ -292,6 +343,8 @@ static int ctl_run(struct ctl *c)
 		verb_usage(c->verb, &why);
 		fprintf(stderr, "%s\n", buf_str(&why));
 		code = CTL_USAGE;
+	} else if (ctl_read_files(c, params, &why)) {
+		code = ctl_usage(buf_str(&why));
 	} else {
 		code = ctl_call(c, params);
 	}

@@ -121,5 +121,5 @@ void help_completion_bash(struct buf *out)
 	for (int i = 0; i < verb_count; i++)
 		help_arguments(&verb_table[i], out);
 	buf_adds(out, "\tesac\n\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n}\n"
-		      "complete -F _dsv4ctl dsv4ctl\n");
+		      "complete -o default -F _dsv4ctl dsv4ctl\n");
 }

@@ -22,7 +22,7 @@ static const struct {
 	const char *name;
 	enum verb_type type;
 } verb_types[] = {
-	{ "string", VERB_STRING }, { "secret", VERB_SECRET }, { "int", VERB_INT },
+	{ "string", VERB_STRING }, { "secret", VERB_SECRET }, { "file", VERB_FILE }, { "int", VERB_INT },
 	{ "float", VERB_FLOAT },   { "bool", VERB_BOOL },
 };
 
@@ -175,6 +175,7 @@ static bool verb_type_ok(const struct verb_arg *a, json_t *v)
 {
 	switch (a->type) {
 	case VERB_STRING:
+	case VERB_FILE:
 	case VERB_SECRET: return json_is_string(v);
 	case VERB_CHOICE: return json_is_string(v) && verb_choice(a, json_string_value(v));
 	case VERB_INT: return json_is_integer(v);
@@ -389,7 +390,7 @@ static void verb_usage_name(const struct verb_arg *a, struct buf *out)
 static void verb_usage_option(const struct verb_arg *a, struct buf *out)
 {
 	const char *value = a->type == VERB_CHOICE ? a->choices : a->type == VERB_INT ? "N" :
-			    a->type == VERB_FLOAT ? "X" : "S";
+			    a->type == VERB_FLOAT ? "X" : a->type == VERB_FILE ? "FILE" : "S";
 
 	if (a->type == VERB_MAP) {
 		buf_adds(out, " [--NAME VALUE]...");

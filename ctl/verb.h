@@ -23,7 +23,7 @@ struct verb {
 extern const struct verb verb_table[];
 extern const int verb_count;
 
-enum verb_type { VERB_STRING, VERB_SECRET, VERB_CHOICE, VERB_INT, VERB_FLOAT, VERB_BOOL, VERB_STRINGS,
+enum verb_type { VERB_STRING, VERB_SECRET, VERB_FILE, VERB_CHOICE, VERB_INT, VERB_FLOAT, VERB_BOOL, VERB_STRINGS,
 		 VERB_MAP };
 
 /* One word of the argument column. */

@@ -253,12 +253,14 @@ static void view_fields(json_t *params, struct buf *out)
 	}
 }
 
-/* What is so of the whole, then its parts, if there are any. */
+/* What is so of the whole, then its parts, if there are any. Parts with a table of their own come later. */
 static void view_report(const struct view *v, json_t *params, struct buf *out)
 {
 	json_t *fields = json_copy(params);
 
-	json_object_del(fields, v->field);
+	for (size_t i = 0; i < mem_countof(view_rows); i++)
+		if (!strcmp(view_rows[i].id, v->id))
+			json_object_del(fields, view_rows[i].field);
 	view_fields(fields, out);
 	json_decref(fields);
 	if (json_array_size(json_object_get(params, v->field))) {

@@ -36,7 +36,7 @@ static void call_audit_args(const struct call *c, struct buf *out)
 	char *text;
 
 	for (int i = 0; i < n; i++)
-		if (a[i].type == VERB_SECRET && json_object_get(copy, a[i].name))
+		if ((a[i].type == VERB_SECRET || a[i].type == VERB_FILE) && json_object_get(copy, a[i].name))
 			json_object_set_new(copy, a[i].name, json_string("***"));
 	text = json_dumps(copy, JSON_COMPACT);
 	buf_adds(out, text ? text : "{}");

@@ -37,7 +37,8 @@ def every_method(d, c):
     }
     for name, i in interfaces().items():
         for method in i.methods:
-            if method in ("Stop", "RequestCancel", "Use", "Rollback", "Load", "State", "Discard", "Check", "Bench"):
+            if method in ("Stop", "RequestCancel", "Use", "Rollback", "Load", "State", "Discard", "Check", "Bench",
+                          "ShadowStart", "ShadowReport", "ShadowStop", "Compare"):
                 continue
             parameters = {"id": request} if method.startswith("Request") and method != "RequestList" else {}
             c.call(f"{name}.{method}", **given.get(method, parameters))
@@ -94,6 +95,24 @@ def kernels(c):
     refused(c, p + "Load", p + "Refused", {"file": "../dsv4d"})
 
 
+def held_against(d, c):
+    """A second set beside the active one, live and on one prompt."""
+    k = "io.dsv4.Kernels."
+    refused(c, k + "ShadowReport", "io.dsv4.Daemon.NotFound")
+    refused(c, k + "ShadowStop", "io.dsv4.Daemon.NotFound")
+    c.call("io.dsv4.Plugins.Load", file="mhc-bf16")
+    assert c.call(k + "ShadowStart", set="mhc-bf16", share=1)["against"] == "ref"
+    request = chat(d)
+    report = c.call(k + "ShadowReport")
+    assert report["batches"] == 4 and {o["op"] for o in report["ops"]} == {"hc_pre", "hc_post", "hc_head"}, report
+    assert c.call(k + "ShadowStop")["ops"] == report["ops"]
+    replies = list(c.calls(k + "Compare", request=request, b="mhc-bf16,index_topk=3", tokens=4))
+    assert replies[-1]["b"] == "mhc=mhc-bf16,index_topk=3" and replies[-1]["prompt_tokens"] > 0, replies[-1]
+    last = [r["progress"] for r in replies if "progress" in r][-1]
+    assert last["done"] <= last["total"] and last["op"] == "compare", last
+    c.call("io.dsv4.Plugins.Discard", name="mhc-bf16")
+
+
 def every_error(c):
     service, daemon, engine = "org.varlink.service.", "io.dsv4.Daemon.", "io.dsv4.Engine."
     refused(c, "io.dsv4.Nothing.X", service + "InterfaceNotFound")
@@ -117,6 +136,19 @@ def every_error(c):
         ("io.dsv4.Kernels.Use", {"specs": ["x=ref"]}, "InvalidValue", "gemm"),
         ("io.dsv4.Kernels.Use", {"specs": ["mhc"]}, "InvalidValue", "FAMILY"),
         ("io.dsv4.Kernels.Use", {"specs": ["mhc=x"]}, "NotFound", "'x'"),
+        ("io.dsv4.Kernels.ShadowStart", {"set": "ref", "share": 0}, "InvalidValue", "share"),
+        ("io.dsv4.Kernels.ShadowStart", {"set": "ref", "share": 1.5}, "InvalidValue", "share"),
+        ("io.dsv4.Kernels.ShadowStart", {"set": "x"}, "NotFound", "'x'"),
+        ("io.dsv4.Kernels.Compare", {"prompt": "x"}, "InvalidValue", "b is missing"),
+        ("io.dsv4.Kernels.Compare", {"b": "ref"}, "InvalidValue", "prompt, request"),
+        ("io.dsv4.Kernels.Compare", {"b": "ref", "prompt": "x", "request": "x"}, "InvalidValue", "prompt, request"),
+        ("io.dsv4.Kernels.Compare", {"b": "ref", "prompt": ""}, "InvalidValue", "empty"),
+        ("io.dsv4.Kernels.Compare", {"b": "ref", "request": "x"}, "NotFound", "'x'"),
+        ("io.dsv4.Kernels.Compare", {"b": "x", "prompt": "x"}, "NotFound", "'x'"),
+        ("io.dsv4.Kernels.Compare", {"b": "index_key=fp5", "prompt": "x"}, "InvalidValue", "fp4|fp8|bf16|f32"),
+        ("io.dsv4.Kernels.Compare", {"b": "drop_thinking=never", "prompt": "x"}, "InvalidValue", "drop_thinking"),
+        ("io.dsv4.Kernels.Compare", {"b": "ref", "prompt": "x", "tokens": -1}, "InvalidValue", "tokens"),
+        ("io.dsv4.Kernels.Compare", {"b": "ref", "prompt": '[{"role": "nobody"}]'}, "InvalidValue", "messages[0]"),
         ("io.dsv4.Plugins.Load", {"file": "x"}, "NotFound", "x.so"), ("io.dsv4.Plugins.Inspect", {"file": "x"}, "NotFound", "x.so"),
         ("io.dsv4.Plugins.State", {"name": "x", "state": "warm"}, "NotFound", "'x'"),
         ("io.dsv4.Plugins.Discard", {"name": "x"}, "NotFound", "'x'"),
@@ -130,6 +162,7 @@ def every_error(c):
 with Daemon() as d, Control(d.control, timeout=120) as c:
     descriptions(c)
     every_method(d, c)
+    held_against(d, c)
     kernels(c)
     every_error(c)
 print("ok")

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""A second kernel set beside the active one by dsv4ctl: live (shadow) and on one prompt (compare), with real plugins."""
+import json
+import os
+import time
+
+from control import Control, Error
+from daemon import Daemon
+
+ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 40, "temperature": 0}
+COMPARE = "io.dsv4.Kernels.Compare"
+
+
+def ok(d, *words):
+    code, out, err = d.ctl("--json", *words)
+    assert code == 0, (words, code, err)
+    return json.loads(out.splitlines()[-1])  # the lines before tell progress
+
+
+def refused(d, expected, text, *words):
+    code, out, err = d.ctl(*words)
+    assert code == expected and text in err and not out, (words, code, out, err)
+
+
+def ask(d):
+    status, _, body = d.http("POST", "/v1/chat/completions", ASK)
+    assert status == 200, body
+    return body["id"], body["choices"][0]["message"]["content"]
+
+
+def written(d, name, text):
+    path = os.path.join(d.dir, name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
+
+
+def by(rows, *keys):
+    return {tuple(r[k] for k in keys): r for r in rows}
+
+
+# ---- shadow ----
+
+def shadow(d):
+    refused(d, 1, "no shadow runs", "shadow", "report")
+    refused(d, 1, "share", "shadow", "start", "mhc-bf16", "--share=0")
+    _, answer = ask(d)
+    started = ok(d, "shadow", "start", "mhc-bf16", "--share=1")
+    assert started["set"] == "mhc=mhc-bf16" and started["against"] == "ref", started
+    request, shadowed = ask(d)
+    assert shadowed == answer, shadowed
+    shown = ok(d, "request", "show", request)
+    assert shown["kernels"] == "ref", shown
+    report = ok(d, "shadow", "report")
+    steps = shown["usage"]["completion"]
+    assert (report["steps"], report["batches"], report["other_batches"], report["failures"]) == (steps, steps, 0, 0), report
+    assert report["against_active"] and "attn" in report["same"] and "hc_pre" not in report["same"], report
+    ops = by(report["ops"], "op", "phase", "output")
+    for phase in ["prefill", "decode"]:
+        y = ops[("hc_pre", phase, "y")]
+        # what bf16 hyper-connections are known to be off by
+        assert 3e-4 < y["mean"] <= y["worst"] < 3e-2 and y["cosine"] > 0.999, y
+        assert y["worst_request"] == request and 0 <= y["worst_token"] < shown["usage"]["prompt"] + steps, y
+        layers = {row["layer"]: row for row in y["layers"]}
+        assert set(layers) == {"0", "1", "2", "3", "4"} and layers[y["worst_layer"]]["relative"] == y["worst"], y
+        print(f"mhc-bf16 beside ref, {phase}: relative {y['mean']:.2e}, worst layer {y['worst']:.2e}, cosine {y['cosine']:.6f}")
+    assert ops[("hc_head", "decode", "y")]["worst_layer"] == "head", ops
+    code, table, _ = d.ctl("shadow", "report")
+    line = next(row for row in table.splitlines() if row.startswith("hc_pre") and "decode" in row)
+    assert code == 0 and "WORST" in table and request in line, table
+
+
+def shadow_and_swaps(d):
+    """It keeps to the set that it was started against; its plugin is in use until it is stopped."""
+    refused(d, 5, "busy", "plugin", "discard", "mhc-bf16")
+    before = ok(d, "shadow", "report")
+    ok(d, "kernels", "use", "all=avx2")
+    ask(d)
+    after = ok(d, "shadow", "report")
+    assert after["other_batches"] == after["steps"] - before["steps"] > 0 and not after["against_active"], after
+    assert after["ops"] == before["ops"] and after["batches"] == before["batches"], after
+    last = ok(d, "shadow", "stop")
+    assert last["ops"] == before["ops"], last
+    refused(d, 1, "no shadow runs", "shadow", "stop")
+    ok(d, "kernels", "use", "all=ref")
+    # a share, evenly spread
+    ok(d, "shadow", "start", "avx2", "--share=0.25")
+    for _ in range(4):
+        ask(d)
+    part = ok(d, "shadow", "stop")
+    assert abs(part["steps_taken"] - part["steps"] / 4) < 3 and part["batches"] == part["steps_taken"], part
+    assert all(o["differing"] == 0 for o in part["ops"]) and len(part["ops"]) > 12, part  # in ref's own bits
+
+
+# ---- compare ----
+
+def compare(d):
+    request, _ = ask(d)
+    usage = ok(d, "request", "show", request)["usage"]
+    same = ok(d, "compare", "--request", request, "--a", "ref", "--b", "avx2")
+    assert same["source"] == "request" and same["prompt_tokens"] == usage["prompt"], same
+    assert same["first_difference"] is None and same["logits"]["kl"] == 0 == same["logits"]["relative"], same
+    assert all(o["differing"] == 0 for o in same["ops"] + same["layers"]) and not same["same"], same
+    assert same["answers"][0]["ids"] == same["answers"][1]["ids"], same
+    assert same["answers"][0]["ids"] == ok(d, "request", "tokens", request)["output"], same
+    # its own prompt as text, and its messages, are the same tokens
+    prompt = written(d, "prompt", ok(d, "request", "prompt", request)["text"])
+    messages = written(d, "messages", json.dumps({"messages": ASK["messages"], "thinking": True}))
+    for path, source in [(prompt, "text"), (messages, "messages")]:
+        other = ok(d, "compare", "--prompt", path, "--a", "ref", "--b", "avx2")
+        assert other["source"] == source and other["answers"] == same["answers"], (source, other)
+    bf16 = ok(d, "compare", "--request", request, "--b", "mhc-bf16", "--tokens", "8")
+    ops = by(bf16["ops"], "op", "phase", "output")
+    assert {o[0] for o in ops} == {"hc_pre", "hc_post", "hc_head"} and "linear" in bf16["same"], bf16
+    assert 3e-4 < ops[("hc_pre", "prefill", "y")]["mean"] < 3e-2, ops
+    assert all(row["relative"] > 0 and row["cosine"] > 0.9 for row in bf16["layers"]), bf16
+    assert 0 < bf16["logits"]["kl"] <= bf16["logits"]["kl_worst"] and bf16["logits"]["same_best"] > 0.5, bf16
+    # the same rounding asked for as a parameter has the same bits as the plugin
+    param = ok(d, "compare", "--request", request, "--a", "mhc-bf16", "--b", "ref,mhc_precision=bf16", "--tokens", "8")
+    assert param["b"] == "ref,mhc_precision=bf16", param
+    assert all(o["differing"] == 0 for o in param["ops"] + param["layers"]), param
+
+
+def parting(d):
+    """Answers that part: where, and both texts."""
+    prompt = written(d, "gibberish", "wug blicket dax toma zav " * 12)
+    r = ok(d, "compare", "--prompt", prompt, "--b", "mhc-bf16,attn_scores=bf16,index_key=f32,index_topk=2,act_quant=none",
+           "--tokens", "400")
+    at, (a, b) = r["first_difference"], r["answers"]
+    assert at, "the answers are the same"
+    assert a["ids"][:at["token"]] == b["ids"][:at["token"]], r
+    assert at["a_id"] == a["ids"][at["token"]] != b["ids"][at["token"]] == at["b_id"], r
+    assert at["a"] and at["b"] and at["a"] in a["text"] and at["b"] in b["text"], r
+    assert r["logits"]["positions"] == r["prompt_tokens"] + at["token"], r
+    rows = [row["rows_overlap"] for row in r["layers"] if row["rows_overlap"] is not None]
+    assert rows and all(0 < x < 1 for x in rows), r
+    code, table, _ = d.ctl("compare", "--prompt", prompt, "--b", "mhc-bf16", "--tokens", "2")
+    assert code == 0 and all(word in table for word in ["first_difference", "DRIFT", "ANSWER", "hc_post"]), table
+
+
+def bounds(d):
+    refused(d, 2, "no-such-file", "compare", "--prompt", os.path.join(d.dir, "no-such-file"), "--b", "ref")
+    long = written(d, "long", "All work and no play makes Jack a dull boy. " * 700)
+    refused(d, 5, "more than 1 s", "compare", "--prompt", long, "--b", "mhc-bf16", "--seconds", "1")
+    assert "Jack" not in d.log(), "a prompt was logged"
+    with open(long, encoding="utf-8") as f:
+        text = f.read()
+    # requests are answered while it runs; who leaves ends it
+    with Control(d.control, timeout=120) as c:
+        replies = c.calls(COMPARE, prompt=text, b="mhc-bf16")
+        assert next(replies)["progress"]["done"] > 0
+        ask(d)
+        assert "progress" in next(replies)
+    began = time.monotonic()
+    assert ok(d, "compare", "--prompt", written(d, "short", "Hello"), "--b", "avx2", "--tokens", "2")["answers"]
+    print(f"the next comparison had its turn {time.monotonic() - began:.1f} s after the last one's caller had gone")
+    # the daemon does not wait for one that runs
+    with Control(d.control, timeout=120) as c:
+        replies = c.calls(COMPARE, prompt=text, b="mhc-bf16")
+        next(replies)
+        d.process.terminate()
+        try:
+            last = list(replies)[-1]
+            assert "ops" not in last, last
+        except (Error, AssertionError):
+            pass  # cancelled, or hung up
+        assert d.process.wait(30) == 0
+
+
+with Daemon(plugins=["mhc-bf16", "avx2"]) as d:
+    for name in ["mhc-bf16", "avx2"]:
+        ok(d, "plugin", "load", name)
+    shadow(d)
+    shadow_and_swaps(d)
+    compare(d)
+    parting(d)
+    bounds(d)
+print("ok")
