@@ -282,6 +282,18 @@ static bool kset_same_without(const struct kset *full, const struct kset_overlay
 	return same;
 }
 
+/* Drops one that changes nothing, the last of them. */
+static bool kset_reduce_one(const struct kset *full, struct kset_overlay *ov, int *n)
+{
+	for (int i = *n - 1; i >= 0; i--)
+		if (kset_same_without(full, ov, *n, i)) {
+			memmove(&ov[i], &ov[i + 1], (size_t)(*n - i - 1) * sizeof *ov);
+			--*n;
+			return true;
+		}
+	return false;
+}
+
 int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why)
 {
 	struct kset *full = mem_new(sizeof *full);
@@ -290,11 +302,9 @@ int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why)
 	kset_base(full);
 	for (int i = 0; i < *n && rc == 0; i++)
 		rc = kset_overlay(full, &ov[i], why);
-	for (int i = *n - 1; i >= 0 && rc == 0; i--)
-		if (kset_same_without(full, ov, *n, i)) {
-			memmove(&ov[i], &ov[i + 1], (size_t)(*n - i - 1) * sizeof *ov);
-			--*n;
-		}
+	/* Again from the top: ref over something is needed until that something has gone. */
+	while (rc == 0 && kset_reduce_one(full, ov, n))
+		;
 	free(full);
 	return rc;
 }

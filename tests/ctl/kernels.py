@@ -3,6 +3,7 @@
 choose kernels; the last good set after a crash."""
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -47,12 +48,16 @@ def active(d):
     return [s["name"] for s in ok(d, "kernels", "list")["sets"] if s["active"]]
 
 
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
 def inspecting(d):
     seen = ok(d, "plugin", "inspect", "indexer-fp8")
     assert seen["accepted"] and [o["op"] for o in seen["ops"]] == ["index_score"], seen
     assert seen["ops"][0]["numerics"] == "lossy" and seen["ops"][0]["tag"] == "fp8-key", seen
-    with open(os.path.join(d.plugins, "hollow.so"), "wb") as f:
-        f.write(b"no plugin")
+    write(os.path.join(d.plugins, "hollow.so"), "no plugin")
     seen = ok(d, "plugin", "inspect", "hollow")
     assert not seen["accepted"] and seen["refusal"] == "not-a-plugin-file" and seen["why"], seen
     refused(d, 1, "not-a-plugin-file", "plugin", "load", "hollow")
@@ -219,14 +224,45 @@ def last_good(d):
     d.stop(signal.SIGKILL)
     d.start()
     assert ok(d, "status")["kernels"] == "ref" and "last_good_failed" in d.log()
-    with open(os.path.join(d.dir, "state", "last-good.json"), "w", encoding="utf-8") as f:
-        f.write('{"name": 3}')
+    write(os.path.join(d.dir, "state", "last-good.json"), '{"name": 3}')
     d.stop(signal.SIGKILL)
     d.start()
     assert ok(d, "status")["last_good"] == "" and "last_good_unreadable" in d.log()
 
 
+def ends(d, expected, text):
+    """A start that cannot be had as configured."""
+    try:
+        d.start()
+    except RuntimeError:
+        pass
+    assert d.process.wait(60) == expected and text in d.log(), (d.process.returncode, d.log())
+
+
+def configured(d):
+    """What [plugins] load and [kernels] use say is what runs from the start, or nothing does."""
+    assert d.stop() == 0
+    conf = os.path.join(d.dir, "conf")
+    d.args = ["--config", conf]
+    shutil.copy(os.path.join(BUILD, "plugins", "mhc-bf16.so"), d.plugins)
+    for text, kernels in [
+        ("[plugins]\nload = indexer-bf16 nothing\ncooldown = 0\n[kernels]\nuse = indexer.decode=indexer-bf16 mhc=mhc-bf16",
+         "mhc=mhc-bf16,indexer.decode=indexer-bf16"), ("[kernels]\nuse = all=ref", "ref"), ("", "ref"),
+    ]:
+        write(conf, text)
+        d.start()
+        assert ok(d, "status")["kernels"] == ask(d) == kernels, d.log()
+        assert d.stop() == 0
+    assert "plugin_refused file=nothing" in d.log()
+    for text, why in [("mhc=nothing", "nothing.so"), ("moe=mhc-bf16", "offers nothing for moe"), ("x=ref", "gemm, norm")]:
+        write(conf, "[kernels]\nuse = " + text)
+        ends(d, 69, why)
+    write(conf, "")
+    d.start()
+    assert ok(d, "status")["started_from"] == "configuration"
+
+
 with Daemon(plugins=["mhc-bf16", "indexer-bf16", "indexer-fp8"]) as d:
-    for part in (inspecting, using, refusals, temperatures, replacing, choosing, last_good):
+    for part in (inspecting, using, refusals, temperatures, replacing, choosing, last_good, configured):
         part(d)
 print("ok")

@@ -50,11 +50,13 @@ class Daemon(Client):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
             path = os.path.join(self.dir, "notify")
             notify.bind(path)
-            with open(self.log_path, "ab") as log:
-                self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                                env={**os.environ, **self.env, "NOTIFY_SOCKET": path})
-            self._wait_ready(notify)
-            os.unlink(path)
+            try:
+                with open(self.log_path, "ab") as log:
+                    self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                                    env={**os.environ, **self.env, "NOTIFY_SOCKET": path})
+                self._wait_ready(notify)
+            finally:
+                os.unlink(path)
         return self
 
     def _wait_ready(self, notify):

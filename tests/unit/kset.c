@@ -188,6 +188,80 @@ static void test_refusals(void **state)
 	buf_fini(&why);
 }
 
+/* What reducing "a=b c=d" leaves, as overlay numbers. */
+static void reduces_to(const char *specs, const char *left)
+{
+	char text[256], *save = NULL;
+	struct kset_overlay ov[8], all[8];
+	struct buf why = { 0 }, got = { 0 };
+	int n = 0, n_all;
+
+	strcpy(text, specs);
+	for (char *p = strtok_r(text, " ", &save); p; p = strtok_r(NULL, " ", &save))
+		assert_int_equal(kset_overlay_parse(&ov[n++], p, find, NULL, &why), 0);
+	n_all = n;
+	memcpy(all, ov, sizeof all);
+	if (kset_overlays_reduce(ov, &n, &why))
+		fail_msg("%s: %s", specs, buf_str(&why));
+	for (int i = 0, k = 0; i < n_all; i++)
+		if (k < n && memcmp(&all[i], &ov[k], sizeof *ov) == 0) {
+			buf_printf(&got, "%d", i);
+			k++;
+		}
+	assert_string_equal(buf_str(&got), left);
+	assert_int_equal(n, (int)got.len);
+	buf_fini(&got);
+}
+
+static void test_reduced_to_what_counts(void **state)
+{
+	struct kset_overlay bad[1];
+	struct buf why = { 0 };
+	int n = 1;
+
+	(void)state;
+	reduces_to("attention=counting indexer=lazy", "01");
+	reduces_to("attention=ref moe.decode=ref", "");                           /* ref over nothing */
+	reduces_to("attention=counting attention=ref", "");                       /* and over what it hides */
+	reduces_to("attention=counting attention.decode=ref", "01");
+	reduces_to("attention.decode=counting attention=counting", "1");          /* hidden by a wider one */
+	reduces_to("attention=counting attention.decode=counting", "0");          /* nothing new */
+	reduces_to("attention.prefill=counting attention.decode=counting", "01");
+	reduces_to("indexer=lazy attention=counting indexer=ref indexer=lazy", "01");
+	/* An overlay that offers nothing is an error, hidden or not. */
+	bad[0] = (struct kset_overlay){ DSV4_MHC, -1, find(NULL, "counting") };
+	assert_int_equal(kset_overlays_reduce(bad, &n, &why), RC_KERNEL);
+	assert_int_equal(n, 1);
+	assert_int_equal(atomic_load(&find(NULL, "counting")->users), 0);
+	buf_fini(&why);
+}
+
+static void unused(void *arg, struct kset *ks)
+{
+	*(struct kset **)arg = ks;
+}
+
+static void test_no_pin_after_the_last(void **state)
+{
+	struct kset *ks = must_build("attention=counting"), *gone = NULL, *pin;
+
+	(void)state;
+	kset_when_unused(ks, unused, &gone);
+	assert_true(kset_try_pin(ks));
+	assert_int_equal(kset_pins(ks), 2);
+	pin = ks;
+	kset_unpin(&pin);
+	assert_null(gone);
+	pin = ks;
+	kset_unpin(&pin);
+	assert_ptr_equal(gone, ks);
+	assert_false(kset_try_pin(gone));
+	assert_int_equal(kset_pins(gone), 0);
+	assert_int_equal(atomic_load(&find(NULL, "counting")->users), 1); /* until it is freed */
+	kset_free(&gone);
+	assert_int_equal(atomic_load(&find(NULL, "counting")->users), 0);
+}
+
 /* ---- running ---- */
 
 static float *prefill(struct tinykit *k, const char *specs, const int32_t *token)
@@ -289,6 +363,8 @@ int main(void)
 		cmocka_unit_test(test_overlay),
 		cmocka_unit_test(test_later_overlay_wins),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_reduced_to_what_counts),
+		cmocka_unit_test(test_no_pin_after_the_last),
 		cmocka_unit_test(test_provider_runs),
 		cmocka_unit_test(test_failed_step_leaves_sequence),
 		cmocka_unit_test(test_bad_steps),
