@@ -54,23 +54,16 @@ static __m512 decode_e2m1(const uint8_t *src, int64_t n)
 	return _mm512_maskz_permutexvar_ps(avx512_mask(n), _mm512_cvtepu8_epi32(codes), value);
 }
 
-/* The factor of the block with number i. */
-static float decode_scale(const struct dsv4_weight *w, int64_t i)
+/* The factors of FP4 and NVFP4 blocks i to i + n, n <= 8. */
+static void decode_scales(const struct dsv4_weight *w, int64_t i, int64_t n, float out[AVX512_LANES])
 {
-	const uint8_t *scale = w->scale;
-	float f;
+	const uint8_t *scale = (const uint8_t *)w->scale + i;
 
-	switch (w->sfmt) {
-	case DSV4_S_NONE:
-		return 1.0f;
-	case DSV4_S_E8M0:
-		return dsv4_e8m0_to_f32(scale[i]);
-	case DSV4_S_E4M3:
-		return dsv4_e4m3_to_f32(scale[i]) * w->scale2;
-	default:
-		memcpy(&f, scale + 4 * i, 4);
-		return f;
-	}
+	if (w->sfmt == DSV4_S_E4M3)
+		_mm512_storeu_ps(out, _mm512_mul_ps(decode_e4m3(decode_bytes(scale, n)), _mm512_set1_ps(w->scale2)));
+	else
+		for (int64_t j = 0; j < n; j++)
+			out[j] = dsv4_e8m0_to_f32(scale[j]);
 }
 
 /* Blocks of 32 (FP4) or 16 (NVFP4) columns share a scale. */
@@ -78,10 +71,12 @@ static void decode_fp4(const struct dsv4_weight *w, int64_t r, int64_t k, int64_
 {
 	const uint8_t *src = (const uint8_t *)w->data + r * ((w->cols + 1) / 2) + k / 2;
 	int64_t block = w->fmt == DSV4_W_FP4 ? 32 : 16, scale0 = r * ((w->cols + block - 1) / block) + k / block;
+	float scale[AVX512_LANES];
 
+	decode_scales(w, scale0, (n + block - 1) / block, scale);
 	for (int64_t i = 0; i < n; i += AVX512_LANES)
 		_mm512_storeu_ps(out + i, _mm512_mul_ps(decode_e2m1(src + i / 2, n - i),
-							_mm512_set1_ps(decode_scale(w, scale0 + i / block))));
+							_mm512_set1_ps(scale[i / block])));
 }
 
 void avx512_decode(const struct dsv4_weight *w, int64_t r, int64_t k, int64_t n, float *out)
@@ -106,9 +101,14 @@ void avx512_decode(const struct dsv4_weight *w, int64_t r, int64_t k, int64_t n,
 
 float avx512_decode_scale(const struct dsv4_weight *w, int64_t r, int64_t k)
 {
-	int64_t n_block = (w->cols + AVX512_BLOCK - 1) / AVX512_BLOCK;
+	int64_t i = r / AVX512_BLOCK * ((w->cols + AVX512_BLOCK - 1) / AVX512_BLOCK) + k / AVX512_BLOCK;
+	const uint8_t *scale = w->scale;
+	float f;
 
 	if (w->fmt != DSV4_W_FP8)
 		return 1.0f;
-	return decode_scale(w, r / AVX512_BLOCK * n_block + k / AVX512_BLOCK);
+	if (w->sfmt == DSV4_S_E8M0)
+		return dsv4_e8m0_to_f32(scale[i]);
+	memcpy(&f, scale + 4 * i, sizeof f);
+	return f;
 }

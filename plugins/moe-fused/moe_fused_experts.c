@@ -11,7 +11,7 @@
 #include <errno.h>
 
 #define MOE_FUSED_WAVE 256  /* pairs */
-#define MOE_FUSED_DOWN 32   /* rows of y per slice item */
+#define MOE_FUSED_DOWN 8    /* groups of rows of y per slice */
 
 /* One expert over some tokens. */
 struct moe_fused_job {
@@ -92,15 +92,18 @@ static void moe_fused_gate_up(const struct moe_fused_call *c, const struct moe_f
 	const struct dsv4_moe_experts *a = c->a;
 	const struct moe_fused_act *x1 = moe_fused_rounds(a->act, &j->e->w1) ? &c->rounded : &c->plain;
 	const struct moe_fused_act *x3 = moe_fused_rounds(a->act, &j->e->w3) ? &c->rounded : &c->plain;
-	float g[MOE_FUSED_TILE], u[MOE_FUSED_TILE], limit = a->limit > 0 ? a->limit : INFINITY;
-	float *h = c->h + (j->row0 + i0) * a->inter;
+	float g[MOE_FUSED_SIDE][MOE_FUSED_TILE], u[MOE_FUSED_SIDE][MOE_FUSED_TILE];
+	float *h = c->h + (j->row0 + i0) * a->inter, limit = a->limit > 0 ? a->limit : INFINITY;
 
-	for (int64_t r = d; r < d + n; r++) {
-		moe_fused_row(&j->e->w1, r, x1, j->tok + i0, n_tok, g);
-		moe_fused_row(&j->e->w3, r, x3, j->tok + i0, n_tok, u);
+	for (int64_t r = d; r < d + n; r += MOE_FUSED_SIDE) {
+		int n_row = (int)moe_fused_min(MOE_FUSED_SIDE, d + n - r);
+
+		moe_fused_rows(&j->e->w1, r, n_row, x1, j->tok + i0, n_tok, g);
+		moe_fused_rows(&j->e->w3, r, n_row, x3, j->tok + i0, n_tok, u);
 		for (int i = 0; i < n_tok; i++)
-			h[i * (int64_t)a->inter + r] =
-				moe_fused_hidden(g[i], u[i], limit, j->weight ? j->weight[i0 + i] : 1.0f);
+			for (int l = 0; l < n_row; l++)
+				h[i * (int64_t)a->inter + r + l] = moe_fused_hidden(
+					g[l][i], u[l][i], limit, j->weight ? j->weight[i0 + i] : 1.0f);
 	}
 }
 
@@ -128,9 +131,9 @@ static void moe_fused_hidden_slice(void *arg, int64_t begin, int64_t end)
 
 /* ---- second pass: down products ---- */
 
-/* Row r of the down product for the job's hidden rows [i0, i0 + n). */
-static void moe_fused_down(const struct moe_fused_call *c, const struct moe_fused_job *j, int64_t r, int64_t i0,
-			   int n, float *sum)
+/* Rows r to r + n_row of the down product for the job's hidden rows [i0, i0 + n). */
+static void moe_fused_down(const struct moe_fused_call *c, const struct moe_fused_job *j, int64_t r, int n_row,
+			   int64_t i0, int n, float sum[MOE_FUSED_SIDE][MOE_FUSED_TILE])
 {
 	struct moe_fused_act h = { .x = c->h, .ldx = c->a->inter, .n_scale = c->n_block };
 	int32_t at[MOE_FUSED_TILE];
@@ -139,52 +142,67 @@ static void moe_fused_down(const struct moe_fused_call *c, const struct moe_fuse
 		h.scale = c->scale;
 	for (int i = 0; i < n; i++)
 		at[i] = (int32_t)(j->row0 + i0 + i);
-	moe_fused_row(&j->e->w2, r, &h, at, n, sum);
+	moe_fused_rows(&j->e->w2, r, n_row, &h, at, n, sum);
 }
 
-/* Slices count blocks of rows of y: adds the wave's jobs, in their order. */
+/* Adds the job to rows r to r + n_row of y. */
+static void moe_fused_down_job(const struct moe_fused_call *c, const struct moe_fused_job *j, int64_t r, int n_row)
+{
+	float sum[MOE_FUSED_SIDE][MOE_FUSED_TILE];
+
+	for (int64_t t = 0; t < j->n; t += MOE_FUSED_TILE) {
+		int n = (int)moe_fused_min(MOE_FUSED_TILE, j->n - t);
+
+		moe_fused_down(c, j, r, n_row, t, n, sum);
+		for (int i = 0; i < n; i++)
+			for (int l = 0; l < n_row; l++)
+				c->a->y[j->tok[t + i] * (int64_t)c->a->dim + r + l] += sum[l][i];
+	}
+}
+
+/* Slices count groups of rows of y: adds the wave's jobs, in their order. */
 static void moe_fused_down_slice(void *arg, int64_t begin, int64_t end)
 {
 	const struct moe_fused_call *c = arg;
-	int64_t dim = c->a->dim, stop = moe_fused_min(end * MOE_FUSED_DOWN, dim);
-	float sum[MOE_FUSED_TILE];
 
-	for (const struct moe_fused_job *j = c->job; j < c->job + c->n_job; j++)
-		for (int64_t t = 0; t < j->n; t += MOE_FUSED_TILE) {
-			int n = (int)moe_fused_min(MOE_FUSED_TILE, j->n - t);
+	for (int64_t i = begin; i < end; i++)
+		for (const struct moe_fused_job *j = c->job; j < c->job + c->n_job; j++)
+			moe_fused_down_job(c, j, i * MOE_FUSED_SIDE,
+					   (int)moe_fused_min(MOE_FUSED_SIDE, c->a->dim - i * MOE_FUSED_SIDE));
+}
 
-			for (int64_t r = begin * MOE_FUSED_DOWN; r < stop; r++) {
-				moe_fused_down(c, j, r, t, n, sum);
-				for (int i = 0; i < n; i++)
-					c->a->y[j->tok[t + i] * dim + r] += sum[i];
-			}
+/* Rows r to r + n_row of y for tokens [t, t + n) of a wave of shared experts, which all have the same tokens:
+ * y = y * out_scale + their sum. */
+static void moe_fused_shared_tile(const struct moe_fused_call *c, int64_t r, int n_row, int64_t t, int n)
+{
+	float sum[MOE_FUSED_SIDE][MOE_FUSED_TILE], all[MOE_FUSED_SIDE][MOE_FUSED_TILE] = { 0 };
+
+	for (int e = 0; e < c->n_job; e++) {
+		moe_fused_down(c, &c->job[e], r, n_row, t, n, sum);
+		for (int l = 0; l < n_row; l++)
+			for (int i = 0; i < n; i++)
+				all[l][i] += sum[l][i];
+	}
+	for (int i = 0; i < n; i++)
+		for (int l = 0; l < n_row; l++) {
+			float *y = c->a->y + (c->t0 + t + i) * c->a->dim + r + l;
+
+			*y *= c->a->out_scale;
+			if (c->n_job)
+				*y += all[l][i];
 		}
 }
 
-/* The same for a wave of shared experts, which all have the same tokens: y = y * out_scale + their sum. */
+/* Slices count groups of rows of y. */
 static void moe_fused_shared_slice(void *arg, int64_t begin, int64_t end)
 {
 	const struct moe_fused_call *c = arg;
-	int64_t dim = c->a->dim, stop = moe_fused_min(end * MOE_FUSED_DOWN, dim);
-	float sum[MOE_FUSED_TILE], all[MOE_FUSED_TILE];
 
-	for (int64_t t = 0; t < c->n_tok; t += MOE_FUSED_TILE)
-		for (int64_t r = begin * MOE_FUSED_DOWN; r < stop; r++) {
-			int n = (int)moe_fused_min(MOE_FUSED_TILE, c->n_tok - t);
-			float *y = c->a->y + (c->t0 + t) * dim + r;
-
-			memset(all, 0, sizeof all);
-			for (int e = 0; e < c->n_job; e++) {
-				moe_fused_down(c, &c->job[e], r, t, n, sum);
-				for (int i = 0; i < n; i++)
-					all[i] += sum[i];
-			}
-			for (int i = 0; i < n; i++) {
-				y[i * dim] *= c->a->out_scale;
-				if (c->n_job)
-					y[i * dim] += all[i];
-			}
-		}
+	for (int64_t r = begin * MOE_FUSED_SIDE; r < moe_fused_min(end * MOE_FUSED_SIDE, c->a->dim);
+	     r += MOE_FUSED_SIDE)
+		for (int64_t t = 0; t < c->n_tok; t += MOE_FUSED_TILE)
+			moe_fused_shared_tile(c, r, (int)moe_fused_min(MOE_FUSED_SIDE, c->a->dim - r), t,
+					      (int)moe_fused_min(MOE_FUSED_TILE, c->n_tok - t));
 }
 
 /* ---- waves ---- */
@@ -194,7 +212,7 @@ static void moe_fused_run(struct moe_fused_call *c, dsv4_slice_f *down)
 {
 	if (c->n_job)
 		c->host->parallel_for(c->x, c->n_job * c->n_block, 1, moe_fused_hidden_slice, c);
-	c->host->parallel_for(c->x, (c->a->dim + MOE_FUSED_DOWN - 1) / MOE_FUSED_DOWN, 1, down, c);
+	c->host->parallel_for(c->x, (c->a->dim + MOE_FUSED_SIDE - 1) / MOE_FUSED_SIDE, MOE_FUSED_DOWN, down, c);
 	c->n_job = 0;
 	c->n_row = 0;
 }

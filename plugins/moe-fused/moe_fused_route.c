@@ -24,15 +24,18 @@ static float moe_fused_softplus(float z)
 /* Gate products of tokens [t0, t0 + n) with experts [e0, e1). */
 static void moe_fused_route_gate(const struct moe_fused_route *c, int64_t t0, int n, int64_t e0, int64_t e1)
 {
+	float sum[MOE_FUSED_SIDE][MOE_FUSED_TILE];
 	int32_t at[MOE_FUSED_ROUTE_TILE];
-	float sum[MOE_FUSED_ROUTE_TILE];
 
 	for (int i = 0; i < n; i++)
 		at[i] = (int32_t)(t0 + i);
-	for (int64_t e = e0; e < e1; e++) {
-		moe_fused_row(c->a->gate, e, &c->x, at, n, sum);
+	for (int64_t e = e0; e < e1; e += MOE_FUSED_SIDE) {
+		int n_row = (int)moe_fused_min(MOE_FUSED_SIDE, e1 - e);
+
+		moe_fused_rows(c->a->gate, e, n_row, &c->x, at, n, sum);
 		for (int i = 0; i < n; i++)
-			c->s[(t0 + i) * c->a->n_expert + e] = sum[i];
+			for (int l = 0; l < n_row; l++)
+				c->s[(t0 + i) * c->a->n_expert + e + l] = sum[l][i];
 	}
 }
 

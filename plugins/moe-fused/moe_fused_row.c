@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * moe_fused_row.c - one row of a weight matrix times some rows of activations, in ref's order.
+ * moe_fused_row.c - some rows of a weight matrix times some rows of activations, in ref's order.
  * Threads: any. Locks: none.
  *
  * Columns go in blocks of 128 (F32, BF16, FP8), 32 (FP4) or 16 (NVFP4): eight lanes and a tree each, times
@@ -8,7 +8,6 @@
 #include "plugins/moe-fused/moe_fused.h"
 
 #define MOE_FUSED_BLOCK 128 /* most columns of a block */
-#define MOE_FUSED_SIDE 4    /* activation rows multiplied side by side */
 
 /* Four floats at any address. */
 typedef float moe_fused_v4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -94,8 +93,12 @@ static void moe_fused_decode(const struct dsv4_weight *w, int64_t r, int64_t k, 
 			out[i] = moe_fused_e4m3[data[at + i]];
 		return;
 	default:
-		for (int64_t i = 0; i < n; i++)
-			out[i] = moe_fused_e2m1[i % 2 ? four[i / 2] >> 4 : four[i / 2] & 15];
+		for (int64_t i = 0; i + 1 < n; i += 2) {
+			out[i] = moe_fused_e2m1[four[i / 2] & 15];
+			out[i + 1] = moe_fused_e2m1[four[i / 2] >> 4];
+		}
+		if (n % 2)
+			out[n - 1] = moe_fused_e2m1[four[n / 2] & 15];
 	}
 }
 
@@ -122,24 +125,24 @@ static float moe_fused_scale(const struct dsv4_weight *w, int64_t r, int64_t k)
 
 /* ---- products ---- */
 
-/* Products of v with MOE_FUSED_SIDE rows x, n <= MOE_FUSED_BLOCK terms each: lane l sums the terms l, l + 8...,
+/* Products of x with MOE_FUSED_SIDE rows v, n <= MOE_FUSED_BLOCK terms each: lane l sums the terms l, l + 8...,
  * then ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). */
-static void moe_fused_dot(const float *v, const float *const *x, int64_t n, float *out)
+static void moe_fused_dot(const float *x, const float (*v)[MOE_FUSED_BLOCK], int64_t n, float *out)
 {
 	moe_fused_v4 lo[MOE_FUSED_SIDE] = { 0 }, hi[MOE_FUSED_SIDE] = { 0 };
 	int64_t k = 0;
 
 	for (; k + 8 <= n; k += 8) {
-		moe_fused_v4 v0 = moe_fused_load(v + k), v1 = moe_fused_load(v + k + 4);
+		moe_fused_v4 x0 = moe_fused_load(x + k), x1 = moe_fused_load(x + k + 4);
 
 		for (int i = 0; i < MOE_FUSED_SIDE; i++) {
-			lo[i] += moe_fused_load(x[i] + k) * v0;
-			hi[i] += moe_fused_load(x[i] + k + 4) * v1;
+			lo[i] += x0 * moe_fused_load(v[i] + k);
+			hi[i] += x1 * moe_fused_load(v[i] + k + 4);
 		}
 	}
 	for (int i = 0; i < MOE_FUSED_SIDE; i++) {
 		for (int64_t l = 0; k + l < n; l++) {
-			float p = x[i][k + l] * v[k + l];
+			float p = x[k + l] * v[i][k + l];
 
 			if (l < 4)
 				lo[i][l] += p;
@@ -151,37 +154,26 @@ static void moe_fused_dot(const float *v, const float *const *x, int64_t n, floa
 	}
 }
 
-/* Adds the block of n columns from k on, decoded in v, to sum[0..n_row). */
-static void moe_fused_add(const struct moe_fused_act *a, const int32_t *at, int n_row, const float *v, int64_t k,
-			  int64_t n, float ws, float *sum)
+void moe_fused_rows(const struct dsv4_weight *w, int64_t r, int n_row, const struct moe_fused_act *a,
+		    const int32_t *at, int n, float sum[MOE_FUSED_SIDE][MOE_FUSED_TILE])
 {
-	for (int i = 0; i < n_row; i += MOE_FUSED_SIDE) {
-		int side = n_row - i < MOE_FUSED_SIDE ? n_row - i : MOE_FUSED_SIDE;
-		const float *x[MOE_FUSED_SIDE];
-		float d[MOE_FUSED_SIDE];
-
-		for (int j = 0; j < MOE_FUSED_SIDE; j++) /* beyond the last row: the last again */
-			x[j] = a->x + at[i + (j < side ? j : side - 1)] * a->ldx + k;
-		moe_fused_dot(v, x, n, d);
-		for (int j = 0; j < side; j++) {
-			float as = a->scale ? a->scale[at[i + j] * a->n_scale + k / MOE_FUSED_ACT] : 1.0f;
-
-			sum[i + j] += d[j] * (as * ws);
-		}
-	}
-}
-
-void moe_fused_row(const struct dsv4_weight *w, int64_t r, const struct moe_fused_act *a, const int32_t *at, int n,
-		   float *sum)
-{
+	float v[MOE_FUSED_SIDE][MOE_FUSED_BLOCK] = { 0 }, ws[MOE_FUSED_SIDE] = { 0 }, d[MOE_FUSED_SIDE];
 	int64_t block = moe_fused_block(w);
-	float v[MOE_FUSED_BLOCK];
 
-	memset(sum, 0, (size_t)n * sizeof *sum);
+	memset(sum, 0, MOE_FUSED_SIDE * sizeof *sum);
 	for (int64_t k = 0; k < w->cols; k += block) {
 		int64_t m = moe_fused_min(block, w->cols - k);
 
-		moe_fused_decode(w, r, k, m, v);
-		moe_fused_add(a, at, n, v, k, m, moe_fused_scale(w, r, k), sum);
+		for (int l = 0; l < n_row; l++) {
+			moe_fused_decode(w, r + l, k, m, v[l]);
+			ws[l] = moe_fused_scale(w, r + l, k);
+		}
+		for (int i = 0; i < n; i++) {
+			float as = a->scale ? a->scale[at[i] * a->n_scale + k / MOE_FUSED_ACT] : 1.0f;
+
+			moe_fused_dot(a->x + at[i] * a->ldx + k, v, m, d);
+			for (int l = 0; l < MOE_FUSED_SIDE; l++)
+				sum[l][i] += d[l] * (as * ws[l]);
+		}
 	}
 }

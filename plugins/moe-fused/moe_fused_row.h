@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * moe_fused_row.h - one row of a weight matrix times some rows of activations, in ref's order.
+ * moe_fused_row.h - some rows of a weight matrix times some rows of activations, in ref's order.
  * Threads: any. Locks: none. */
 #ifndef MOE_FUSED_ROW_H
 #define MOE_FUSED_ROW_H
@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #define MOE_FUSED_TILE 64  /* activation rows that share one decoded block of weights */
+#define MOE_FUSED_SIDE 4   /* rows of weights that are multiplied side by side */
 #define MOE_FUSED_ACT 128  /* columns of an activation that share one FP8 scale */
 
 /* Rows of activations, plain, or e4m3 values with a scale per MOE_FUSED_ACT columns. */
@@ -19,14 +20,14 @@ struct moe_fused_act {
 	int64_t n_scale;
 };
 
-/* Are w's format, scales and sizes something moe_fused_row can read? */
+/* Are w's format, scales and sizes something moe_fused_rows can read? */
 bool moe_fused_weight_ok(const struct dsv4_weight *w, int64_t rows, int64_t cols);
 /* Does an activation get rounded before this weight? */
 bool moe_fused_rounds(uint32_t act, const struct dsv4_weight *w);
 /* Splits n values into e4m3 values q, which may be x, and the power-of-two scale that is returned. */
 float moe_fused_split(const float *x, int64_t n, float *q);
-/* sum[i] = row r of w times row at[i] of a, n <= MOE_FUSED_TILE. */
-void moe_fused_row(const struct dsv4_weight *w, int64_t r, const struct moe_fused_act *a, const int32_t *at, int n,
-		   float *sum);
+/* sum[l][i] = row r + l of w times row at[i] of a; n_row <= MOE_FUSED_SIDE, n <= MOE_FUSED_TILE. */
+void moe_fused_rows(const struct dsv4_weight *w, int64_t r, int n_row, const struct moe_fused_act *a,
+		    const int32_t *at, int n, float sum[MOE_FUSED_SIDE][MOE_FUSED_TILE]);
 
 #endif
