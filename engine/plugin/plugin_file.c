@@ -79,7 +79,7 @@ static int plugin_file_step(int fd, const char *path, const char *part, bool las
 }
 
 /* Copies the next component of *p and moves behind it and its slashes. */
-static int plugin_file_part(const char **p, char part[NAME_MAX + 1], struct buf *why)
+static int plugin_file_part(const char **p, char part[NAME_MAX + 1], const char *path, struct buf *why)
 {
 	size_t n;
 
@@ -88,7 +88,7 @@ static int plugin_file_part(const char **p, char part[NAME_MAX + 1], struct buf 
 	if (n > NAME_MAX)
 		return buf_why(why, -ENAMETOOLONG, "%s: %s", *p, strerror(ENAMETOOLONG));
 	if (n == 2 && !memcmp(*p, "..", 2))
-		return plugin_refuse(why, PLUGIN_REFUSED_outside, "a name with '..' in it");
+		return plugin_refuse(why, PLUGIN_REFUSED_outside, "%s/..: a name leads down only", path);
 	memcpy(part, *p, n);
 	part[n] = '\0';
 	*p += n;
@@ -102,7 +102,7 @@ static int plugin_file_descend(int fd, struct buf *path, const char **p, uid_t s
 	char part[NAME_MAX + 1];
 	int rc = plugin_file_dir_check(fd, buf_str(path), self, why);
 
-	rc = rc ? rc : plugin_file_part(p, part, why);
+	rc = rc ? rc : plugin_file_part(p, part, buf_str(path), why);
 	if (!rc) {
 		buf_printf(path, "/%s", part);
 		rc = plugin_file_step(fd, buf_str(path), part, !**p, why);

@@ -88,7 +88,7 @@ static void ends(const char *name, const struct trial_options *o, enum plugin_re
 
 /* ---- each fault, and where it shows ---- */
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CRASH(signal) "" /* the sanitizer reports it and exits */
 #else
 #define CRASH(signal) signal " in "
