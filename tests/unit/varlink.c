@@ -199,6 +199,10 @@ static const struct {
 	  "{\"names\":[\"a\",\"b\"],\"options\":{\"max_tokens\":\"3\",\"sizes\":\"1,2\"}}", NULL },
 	{ "probe run a --x", NULL, "--x needs a value" },
 	{ "probe run needle --sizes", NULL, "--sizes needs a value" },
+	{ "shadow start mhc-bf16 --share=0.25", "{\"set\": \"mhc-bf16\", \"share\": 0.25}", NULL },
+	{ "shadow start ref --share -1", NULL, "share: '-1' is not a number of 0 or more" },
+	{ "compare --prompt a/file --b ref,index_topk=5 --tokens 3",
+	  "{\"prompt\": \"a/file\", \"b\": \"ref,index_topk=5\", \"tokens\": 3}", NULL },
 	{ "wait ready --timeout -1", NULL, "timeout: '-1' is not a whole number of 0 or more" },
 };
 
