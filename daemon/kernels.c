@@ -219,6 +219,32 @@ void kernels_close(struct kernels *k)
 	k->active = NULL;
 }
 
+static bool kernels_has(const struct kernels_set *s, const struct provider *p)
+{
+	for (int i = 0; i < s->n_ov; i++)
+		if (s->ov[i].provider == p)
+			return true;
+	return false;
+}
+
+void kernels_let_go(struct daemon *d, const struct provider *p)
+{
+	struct kernels_set *s = d->kernels->previous;
+
+	if (!s || !kernels_has(s, p))
+		return;
+	log_event(LOG_LV_NOTICE, "kernels_no_previous", "was=%s", LOGQ(kset_name(s->kset)));
+	kernels_forget_previous(d->kernels);
+}
+
+/* What the operator wants cold is not kept warm for a rollback. */
+static void kernels_let_go_cold(struct daemon *d)
+{
+	list_each(p, &d->plugins->list, struct plugin, node)
+		if (p->map && p->intent == INTENT_COLD)
+			kernels_let_go(d, &p->map->provider);
+}
+
 int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numerics *n, bool at_step,
 		     const char *how, struct buf *why)
 {
@@ -240,6 +266,7 @@ int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numer
 		  LOGQ(kset_name(old->kset)), (unsigned long long)kset_generation(old->kset),
 		  LOGQ(kset_name(s->kset)), (unsigned long long)kset_generation(s->kset),
 		  at_step ? "step" : "admission");
+	kernels_let_go_cold(d);
 	return 0;
 }
 
@@ -251,24 +278,6 @@ int kernels_rollback(struct daemon *d, struct buf *why)
 		return buf_why(why, RC_NOT_FOUND, "there is no previous kernel set to go back to");
 	kset_pin(to->kset);
 	return kernels_activate(d, to, NULL, false, "rollback", why);
-}
-
-static bool kernels_has(const struct kernels_set *s, const struct provider *p)
-{
-	for (int i = 0; i < s->n_ov; i++)
-		if (s->ov[i].provider == p)
-			return true;
-	return false;
-}
-
-void kernels_let_go(struct daemon *d, const struct provider *p)
-{
-	struct kernels_set *s = d->kernels->previous;
-
-	if (!s || !kernels_has(s, p))
-		return;
-	log_event(LOG_LV_NOTICE, "kernels_no_previous", "was=%s", LOGQ(kset_name(s->kset)));
-	kernels_forget_previous(d->kernels);
 }
 
 bool kernels_holds(struct daemon *d, const struct provider *p)

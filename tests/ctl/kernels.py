@@ -129,9 +129,8 @@ def temperatures(d):
     # cold while in use: it serves on, and goes when it is unused
     assert ok(d, "plugin", "state", "mhc-bf16", "cold")["plugin"]["temperature"] == "busy"
     assert ask(d) == "mhc=mhc-bf16"
-    ok(d, "kernels", "use", "all=ref")
+    assert ok(d, "kernels", "use", "all=ref")["previous"] == ""  # nor is it kept for a rollback
     refused(d, 1, "intent-cold", "kernels", "use", "mhc=mhc-bf16")
-    ok(d, "plugin", "state", "mhc-bf16", "cold")
     wait_for("cold", lambda: plugin(d, "mhc-bf16")["temperature"] == "cold")
     assert ok(d, "plugin", "state", "mhc-bf16", "warm")["plugin"]["temperature"] == "warm"
     # unused and of intent auto: cold after the cooldown; of intent warm it stays
