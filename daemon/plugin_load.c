@@ -230,8 +230,8 @@ int plugin_warm(struct daemon *d, struct plugin *p, plugin_done_f *done, void *a
 struct plugin_cool {
 	struct ops_job job;
 	struct daemon *daemon;
-	struct plugin *plugin;     /* control's; its map is ops' until done */
-	struct plugin_map *map;
+	struct plugin *plugin;     /* control's */
+	struct plugin_map *map;    /* ops' */
 	int rc;
 	struct buf why;
 };
@@ -261,7 +261,6 @@ static void cool_done(struct ops_job *job)
 	struct plugin *p = c->plugin;
 	plugin_done_f *cooled = p->cooled;
 
-	p->map = NULL;
 	p->temp = TEMP_COLD;
 	p->cooled = NULL;
 	log_event(LOG_LV_NOTICE, "plugin_cold", "name=%s generation=%llu", p->name,
@@ -284,9 +283,12 @@ int plugin_cool(struct daemon *d, struct plugin *p)
 	*c = (struct plugin_cool){ .job = { .run = cool_run, .done = cool_done }, .daemon = d, .plugin = p,
 				   .map = p->map };
 	r = ops_submit(d->ops, &c->job);
-	if (r)
+	if (r) {
 		free(c);
-	else
-		p->temp = TEMP_COOLING;
-	return r;
+		return r;
+	}
+	/* From here on ops may free the mapping at any time. */
+	p->map = NULL;
+	p->temp = TEMP_COOLING;
+	return 0;
 }

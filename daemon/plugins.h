@@ -35,7 +35,7 @@ struct plugin {
 	bool superseded;           /* a newer one has the name */
 	bool forget;               /* discarded */
 	int wanted;                /* by slow jobs under way: neither cooled nor dropped */
-	struct plugin_map *map;    /* while WARM or COOLING */
+	struct plugin_map *map;    /* while WARM; handed over to be closed */
 	uint64_t generation;       /* of the latest mapping, rising over all plugins; 0: never mapped */
 	long long idle_since;      /* clock_ms(); 0: used, or not looked at yet */
 	plugin_done_f *cooled;     /* told once when it has cooled; or NULL */
