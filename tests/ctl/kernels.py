@@ -8,6 +8,7 @@ import signal
 import time
 
 from client import BUILD
+from control import Control
 from daemon import Daemon
 
 ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 8, "temperature": 0}
@@ -68,6 +69,17 @@ def inspecting(d):
     for name in ["mhc-bf16", "indexer-bf16", "indexer-fp8"]:
         row = ok(d, "plugin", "load", name)["plugin"]
         assert (row["name"], row["intent"], row["temperature"], row["users"]) == (name, "auto", "warm", 0), row
+
+
+def leaving(d):
+    """A load whose caller leaves is given up, and what waits behind it goes on."""
+    shutil.copy(os.path.join(BUILD, "tests", "plugins", "hang-open.so"), d.plugins)
+    with Control(d.control) as c:
+        c.send({"method": "io.dsv4.Plugins.Load", "parameters": {"file": "hang-open"}})
+        wait_for("its trial", lambda: (plugin(d, "hang-open.so") or {}).get("temperature") == "init")
+    wait_for("it is gone", lambda: plugin(d, "hang-open.so") is None)
+    assert ok(d, "plugin", "inspect", "hang-open")["accepted"]  # on the same thread
+    refused(d, 1, "'hang-open'", "plugin", "state", "hang-open", "warm")
 
 
 def using(d):
@@ -262,6 +274,6 @@ def configured(d):
 
 
 with Daemon(plugins=["mhc-bf16", "indexer-bf16", "indexer-fp8"]) as d:
-    for part in (inspecting, using, refusals, temperatures, replacing, choosing, last_good, configured):
+    for part in (inspecting, leaving, using, refusals, temperatures, replacing, choosing, last_good, configured):
         part(d)
 print("ok")
