@@ -10,6 +10,9 @@
 #include "engine/serve/generation.h"
 #include "engine/checkpoint/inspect.h"
 #include "engine/model/compare.h"
+#include "engine/cache/cache.h"
+#include "engine/cache/cache_disk.h"
+#include "engine/cache/cache_numbers.h"
 #include "engine/model/kset.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/model/numerics.h"
@@ -32,6 +35,9 @@ struct engine_options {
 	int max_running;          /* requests computed at once; 0: default 64 */
 	int max_queued;           /* requests waiting; more are RC_BUSY; 0: default 256 */
 	size_t state_bytes;       /* KV and compressor state of all requests; 0: half of all memory */
+	size_t cache_bytes;       /* prefix cache in memory; SIZE_MAX: an eighth of all memory; 0: off */
+	const char *cache_dir;    /* prefix cache on disk; NULL: none */
+	size_t cache_disk_bytes, cache_write_rate; /* cache_disk.h */
 	int ring_requests;        /* finished requests kept for inspection; 0: default 256 */
 	size_t ring_bytes;        /* and their bytes; 0: default 64 MiB */
 };
@@ -118,6 +124,16 @@ struct engine_status {
 	char why_failed[256];
 };
 void engine_status(struct engine *e, struct engine_status *ret_s);
+
+/* ---- the prefix cache (cache.h): any thread ---- */
+
+struct cache *engine_cache(struct engine *e);
+/* NULL: no disk cache. */
+struct cache_disk *engine_cache_disk(struct engine *e);
+/* Recomputes the tokens [0, n) on the calling thread with the active set and numerics, whatever is cached, into a
+ * fresh sequence; for cache verify. -ENOMEM, RC_TOO_LARGE, RC_CANCELLED, RC_KERNEL. The caller frees. */
+int engine_recompute(struct engine *e, const int32_t *token, int64_t n, const atomic_bool *cancel,
+	struct sequence **ret_s, struct buf *why);
 
 /* ---- the request ring (record.h) ---- */
 

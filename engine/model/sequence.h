@@ -77,6 +77,42 @@ struct dsv4_rows sequence_rows(const struct sequence *s, int layer, enum sequenc
 /* The n tokens after the position have been written by all layers. */
 void sequence_commit(struct sequence *s, int n);
 
+/* ---- sharing: what a cache keeps of a sequence ---- */
+
+/* 128 tokens' compressed rows and index keys of all layers; counted, never written again once full. */
+struct sequence_block;
+struct sequence_block *sequence_block_ref(struct sequence_block *b);
+void sequence_block_unref(struct sequence_block **b);
+/* Full block number i, i < pos / 128: a reference. Any thread may hold and read it. */
+struct sequence_block *sequence_share(const struct sequence *s, int64_t i);
+size_t sequence_block_bytes(const struct sequence_layout *l);
+/* A block of its own for rows that come from a file; -ENOMEM. */
+int sequence_block_new(const struct sequence_layout *l, struct sequence_block **ret_b);
+/* [128 / ratio][dim]; NULL where the layer has none. Writing is for the maker of a new block only. */
+float *sequence_block_rows(const struct sequence_layout *l, struct sequence_block *b, int layer,
+	enum sequence_rows k);
+
+/* What continuing at a block edge needs besides the blocks before it: the window's rows and the group that
+ * overlaps, of every layer, MTP's apart. Counted, immutable. */
+struct sequence_state;
+struct sequence_state *sequence_state_ref(struct sequence_state *st);
+void sequence_state_unref(struct sequence_state **st);
+int64_t sequence_state_edge(const struct sequence_state *st);
+size_t sequence_state_bytes(const struct sequence_layout *l, int64_t edge);
+/* Room for a state that comes from a file; -ENOMEM. */
+int sequence_state_new(const struct sequence_layout *l, int64_t edge, struct sequence_state **ret_st);
+/* The rows of one tail, [*ret_n][width], of the last *ret_n positions before the edge; NULL and 0 where the layer
+ * has none. */
+float *sequence_state_rows(const struct sequence_layout *l, struct sequence_state *st, int layer,
+	enum sequence_tail t, int64_t *ret_n);
+/* May the state at `edge` still be saved: 0 < edge <= pos, and the last committed step began at or before it. */
+bool sequence_can_save(const struct sequence *s, int64_t edge);
+/* Copies it out. -ENOMEM. */
+int sequence_save(const struct sequence *s, int64_t edge, struct sequence_state **ret_st);
+/* Makes an empty sequence one of edge tokens: block[i] for i < edge / 128 (references are taken) and the state.
+ * -ENOMEM leaves it empty. Its bits go on as if it had computed the tokens itself. */
+int sequence_resume(struct sequence *s, struct sequence_block *const *block, const struct sequence_state *st);
+
 /* The MTP block (layer n_layers) keeps its own position: it needs a position's streams and the next token. */
 int64_t sequence_mtp_pos(const struct sequence *s);
 int sequence_mtp_reserve(struct sequence *s, int n);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ * cache.h - the prefix cache: a tree of blocks of 128 tokens, some with the state to continue from them.
+ * Threads: any. Lock: cache, short: never while rows are copied, hashed or written.
+ *
+ * A prompt is looked up when it is submitted: the path found is pinned, so that nothing evicts what a waiting request
+ * needs, and the request's own blocks are published under it step by step, after the step that filled them has
+ * committed. An abort or an error just lets the path go. Budgets hold before anything is inserted: states go first,
+ * then leaves, the longest unused first; pinned ones never. What does not fit is not kept. */
+#ifndef ENGINE_CACHE_H
+#define ENGINE_CACHE_H
+
+#include "engine/base/buf.h"
+#include "engine/cache/cache_key.h"
+#include "engine/model/sequence.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cache;
+struct cache_path;
+struct cache_disk;
+
+struct cache_options {
+	const struct sequence_layout *layout; /* must outlive it */
+	const char *model_id;
+	size_t bytes;                         /* blocks and states; 0: nothing is kept */
+	struct cache_disk *disk;              /* NULL: none; must outlive it */
+	/* A path that waited for the disk is ready; on the disk's thread. */
+	void (*ready)(void *arg); void *ready_arg;
+};
+
+/* Why not more of the prompt was reused. */
+enum cache_miss {
+	CACHE_HIT,          /* all but the last tokens, which are computed for their logits */
+	CACHE_OFF,          /* the budget is 0 */
+	CACHE_SHORT,        /* fewer than 129 tokens */
+	CACHE_COLD,         /* nothing begins like this */
+	CACHE_NUMBERS,      /* it does under other numbers: kernels or parameters changed */
+	CACHE_DIFFERS,      /* from diff_token on the prompt is another */
+	CACHE_NO_STATE,     /* its blocks are there, but the state at their end was evicted */
+	CACHE_ENDED,        /* all that was cached of it was reused; the rest is new */
+	CACHE_BROKEN,       /* a block could not be read back; see the counters */
+	CACHE_N_MISS
+};
+const char *cache_miss_name(enum cache_miss m); /* "hit", "off", ... as request show prints it */
+
+struct cache_find {
+	int64_t reused;     /* tokens to resume after; a multiple of 128, less than the prompt */
+	int64_t matched;    /* tokens whose blocks are there, >= reused; a state is worth saving there */
+	enum cache_miss miss;
+	int64_t diff_token; /* the first token that the nearest cached prompt has otherwise; -1 */
+	bool waiting;       /* more of it is being read from disk: see cache_ready() */
+};
+
+int cache_new(const struct cache_options *o, struct cache **ret_c);
+/* Every path must have been released. */
+void cache_free(struct cache **c);
+
+/* Pins the path of tokens [0, n) under the numbers. Never fails: without memory or blocks the path is empty. */
+void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n,
+	struct cache_path **ret_p, struct cache_find *ret_f);
+/* Has all that was asked of the disk come, or failed? True at once where nothing was. Then *ret_f is the final word. */
+bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f);
+/* Makes the empty sequence one of find.reused tokens. -ENOMEM leaves it empty; the path then counts as empty. */
+int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s);
+/* The sequence's next block is full and committed: its 128 tokens, and the state at its end or NULL (a reference is
+ * taken). An existing node of that key is used instead. A path that could not be extended stays as it is and takes no
+ * more blocks. */
+void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], const struct sequence *s,
+	struct sequence_state *state);
+/* Blocks the path has: publish continues here. */
+int64_t cache_path_blocks(const struct cache_path *p);
+/* Unpins; nulls *p; NULL is fine. */
+void cache_release(struct cache *c, struct cache_path **p);
+
+/* ---- looking in and cleaning up ---- */
+
+struct cache_stats {
+	size_t bytes, budget, block_bytes, state_bytes; /* held; block_bytes + state_bytes = bytes */
+	uint64_t blocks, states, pinned;
+	uint64_t lookups, hits, tokens_asked, tokens_reused;
+	uint64_t published, duplicates, refused;        /* refused: no room that may be freed */
+	uint64_t evicted_blocks, evicted_states;
+	uint64_t miss[CACHE_N_MISS];
+};
+void cache_stats(struct cache *c, struct cache_stats *ret_s);
+
+/* One block as the tree prints it. */
+struct cache_entry {
+	struct cache_key key, parent;
+	int depth;                 /* 1: the first 128 tokens */
+	int children, pins;
+	bool has_state;
+	uint8_t numbers[32];
+	double age;                /* seconds since its last use */
+	int32_t token[SEQUENCE_BLOCK];
+};
+/* Depth first; at most max entries; malloc'd, the caller frees. -ENOMEM. Returns the count. */
+int cache_tree(struct cache *c, struct cache_entry **ret_e, int max);
+/* One block with references on its memory, and all tokens from the start to its end. RC_NOT_FOUND. */
+struct cache_copy {
+	struct cache_entry entry;
+	int32_t *token; int64_t n_token;  /* [n_token], malloc'd */
+	struct sequence_block **block; int64_t n_block; /* of the whole path */
+	struct sequence_state *state;     /* NULL: none there */
+};
+int cache_get(struct cache *c, const struct cache_key *k, struct cache_copy *ret_c);
+void cache_copy_fini(struct cache_copy *c);
+/* The block and all below it. RC_NOT_FOUND; RC_BUSY when a request has one of them pinned. */
+int cache_evict(struct cache *c, const struct cache_key *k);
+/* All that is not pinned. Returns the number of blocks removed. */
+uint64_t cache_clear(struct cache *c);
+/* Evicts down to it. */
+void cache_set_budget(struct cache *c, size_t bytes);
+
+#endif
