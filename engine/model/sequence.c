@@ -1,38 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * sequence.c - what the model remembers of one token sequence, in the parts that a cache can share.
  * Threads: the engine thread, except sequence_bytes. Locks: none. */
-#include "engine/model/sequence.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
+#include "engine/model/sequence_priv.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Rows of consecutive positions. Appending slides forward; when the end is reached the rows still needed move
- * to the front. A long prefill chunk makes it grow, the first short step after it shrink. */
-struct sequence_rows_tail {
-	float *data;
-	int64_t pos0;          /* position of data[0] */
-	int64_t cap;           /* rows */
-};
-
-/* Rows of 128 tokens, all layers; shared and never written again once full. */
-struct sequence_block {
-	atomic_int refs;
-	float *data;
-};
-
-struct sequence {
-	const struct sequence_layout *layout;
-	int64_t pos, mtp_pos;
-	_Atomic size_t bytes;
-	struct sequence_block **block;
-	int64_t n_block, cap_block;
-	const float **page;    /* [2 * n_layer][cap_block]: what struct dsv4_rows points to */
-	struct sequence_rows_tail *tail; /* [n_layer + 1][SEQUENCE_N_TAIL] */
-};
 
 /* ---- layout ---- */
 
@@ -77,9 +52,7 @@ void sequence_layout_init(struct sequence_layout *l, const struct model_config *
 	}
 }
 
-/* The first position of a tail that tokens from pos on still need. Negative with overlap at the start: the
- * group before the first does not exist, but its place does. */
-static int64_t sequence_keep_from(const struct sequence_layout *l, const struct sequence_layer *y, int t,
+int64_t sequence_keep_from(const struct sequence_layout *l, const struct sequence_layer *y, int t,
 	int64_t pos)
 {
 	if (t == SEQUENCE_WINDOW)
@@ -87,20 +60,15 @@ static int64_t sequence_keep_from(const struct sequence_layout *l, const struct 
 	return (pos / y->ratio - y->overlap) * y->ratio;
 }
 
-/* Rows a tail holds between steps: what is kept at most, and as much again to slide in. */
-static int64_t sequence_tail_base(const struct sequence_layout *l, const struct sequence_layer *y, int t)
+int64_t sequence_tail_base(const struct sequence_layout *l, const struct sequence_layer *y, int t)
 {
 	return 2 * (t == SEQUENCE_WINDOW ? l->window : y->ratio * (1 + y->overlap));
 }
 
-static size_t sequence_block_bytes(const struct sequence_layout *l)
-{
-	return sizeof(struct sequence_block) + (size_t)l->block_floats * sizeof(float) +
-	       sizeof(struct sequence_block *) + 2 * (size_t)l->n_layer * sizeof(float *);
-}
-
 size_t sequence_layout_bytes(const struct sequence_layout *l, int64_t n_tok)
 {
+	size_t block = sequence_block_bytes(l) + sizeof(struct sequence_block *) +
+		SEQUENCE_N_ROWS * (size_t)l->n_layer * sizeof(float *);
 	size_t n = sizeof(struct sequence);
 
 	for (int i = 0; i <= l->n_layer; i++)
@@ -108,26 +76,10 @@ size_t sequence_layout_bytes(const struct sequence_layout *l, int64_t n_tok)
 			if (l->layer[i].width[t])
 				n += sizeof(float) * (size_t)l->layer[i].width[t] *
 				     (size_t)sequence_tail_base(l, &l->layer[i], t);
-	return n + (size_t)((n_tok + SEQUENCE_BLOCK - 1) / SEQUENCE_BLOCK) * sequence_block_bytes(l);
+	return n + (size_t)((n_tok + SEQUENCE_BLOCK - 1) / SEQUENCE_BLOCK) * block;
 }
 
 /* ---- life ---- */
-
-static struct sequence_rows_tail *sequence_tail_of(const struct sequence *s, int layer, int t)
-{
-	return &s->tail[layer * SEQUENCE_N_TAIL + t];
-}
-
-static void sequence_block_unref(struct sequence_block **pb)
-{
-	struct sequence_block *b = *pb;
-
-	*pb = NULL;
-	if (!b || atomic_fetch_sub(&b->refs, 1) > 1)
-		return;
-	free(b->data);
-	free(b);
-}
 
 int sequence_new(const struct sequence_layout *l, struct sequence **ret_s)
 {
@@ -141,6 +93,25 @@ int sequence_new(const struct sequence_layout *l, struct sequence **ret_s)
 	return 0;
 }
 
+void sequence_empty(struct sequence *s)
+{
+	const struct sequence_layout *l = s->layout;
+
+	while (s->n_block > 0) {
+		sequence_block_unref(&s->block[--s->n_block]);
+		s->bytes -= sequence_block_bytes(l);
+	}
+	for (int i = 0; i < (l->n_layer + 1) * SEQUENCE_N_TAIL; i++) {
+		struct sequence_rows_tail *t = &s->tail[i];
+
+		s->bytes -= (size_t)t->cap * (size_t)l->layer[i / SEQUENCE_N_TAIL].width[i % SEQUENCE_N_TAIL] *
+			    sizeof(float);
+		free(t->data);
+		*t = (struct sequence_rows_tail){ 0 };
+	}
+	s->pos = s->mtp_pos = 0;
+}
+
 void sequence_free(struct sequence **ps)
 {
 	struct sequence *s = *ps;
@@ -148,10 +119,7 @@ void sequence_free(struct sequence **ps)
 	*ps = NULL;
 	if (!s)
 		return;
-	for (int64_t i = 0; i < s->n_block; i++)
-		sequence_block_unref(&s->block[i]);
-	for (int i = 0; i < (s->layout->n_layer + 1) * SEQUENCE_N_TAIL; i++)
-		free(s->tail[i].data);
+	sequence_empty(s);
 	free(s->tail);
 	free(s->block);
 	free(s->page);
@@ -170,7 +138,7 @@ size_t sequence_bytes(const struct sequence *s)
 
 /* ---- tails ---- */
 
-static int sequence_tail_resize(struct sequence *s, struct sequence_rows_tail *t, int width, int64_t from,
+int sequence_tail_resize(struct sequence *s, struct sequence_rows_tail *t, int width, int64_t from,
 	int64_t pos, int64_t cap)
 {
 	size_t row = (size_t)width * sizeof(float);
@@ -225,8 +193,7 @@ static const float **sequence_pages(const struct sequence *s, int layer, int kin
 	return s->page + (layer * SEQUENCE_N_ROWS + kind) * s->cap_block;
 }
 
-/* Grows the arrays of pointers; both or neither. */
-static int sequence_grow_pages(struct sequence *s, int64_t cap)
+int sequence_grow_pages(struct sequence *s, int64_t cap)
 {
 	int n_set = s->layout->n_layer * SEQUENCE_N_ROWS;
 	size_t entry = sizeof *s->block + (size_t)n_set * sizeof *s->page;
@@ -251,25 +218,27 @@ static int sequence_grow_pages(struct sequence *s, int64_t cap)
 	return 0;
 }
 
-static int sequence_add_block(struct sequence *s)
+void sequence_put_block(struct sequence *s, struct sequence_block *b)
 {
 	const struct sequence_layout *l = s->layout;
+
+	must(s->n_block < s->cap_block);
+	for (int i = 0; i < l->n_layer; i++)
+		for (int k = 0; k < SEQUENCE_N_ROWS; k++)
+			sequence_pages(s, i, k)[s->n_block] = b->data + l->layer[i].offset[k];
+	s->block[s->n_block++] = b;
+	s->bytes += sequence_block_bytes(l);
+}
+
+static int sequence_add_block(struct sequence *s)
+{
 	struct sequence_block *b;
-	float *data;
 
 	if (s->n_block == s->cap_block && sequence_grow_pages(s, s->cap_block ? 2 * s->cap_block : 8) < 0)
 		return -ENOMEM;
-	data = mem_try((size_t)l->block_floats, sizeof *data);
-	if (!data)
+	if (sequence_block_new(s->layout, &b) < 0)
 		return -ENOMEM;
-	b = mem_new(sizeof *b);
-	b->refs = 1;
-	b->data = data;
-	for (int i = 0; i < l->n_layer; i++)
-		for (int k = 0; k < SEQUENCE_N_ROWS; k++)
-			sequence_pages(s, i, k)[s->n_block] = data + l->layer[i].offset[k];
-	s->block[s->n_block++] = b;
-	s->bytes += sizeof *b + (size_t)l->block_floats * sizeof *data;
+	sequence_put_block(s, b);
 	return 0;
 }
 

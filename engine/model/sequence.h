@@ -93,7 +93,7 @@ float *sequence_block_rows(const struct sequence_layout *l, struct sequence_bloc
 	enum sequence_rows k);
 
 /* What continuing at a block edge needs besides the blocks before it: the window's rows and the group that
- * overlaps, of every layer, MTP's apart. Counted, immutable. */
+ * overlaps, of every layer. MTP's window is not in it: a resumed sequence's MTP position is 0. Counted, immutable. */
 struct sequence_state;
 struct sequence_state *sequence_state_ref(struct sequence_state *st);
 void sequence_state_unref(struct sequence_state **st);
@@ -105,9 +105,10 @@ int sequence_state_new(const struct sequence_layout *l, int64_t edge, struct seq
  * has none. */
 float *sequence_state_rows(const struct sequence_layout *l, struct sequence_state *st, int layer,
 	enum sequence_tail t, int64_t *ret_n);
-/* May the state at `edge` still be saved: 0 < edge <= pos, and the last committed step began at or before it. */
+/* May the state at `edge`, a multiple of 128, still be saved: 0 < edge <= pos, and the rows before it are still held.
+ * They surely are from the commit of a step that began at or before the edge until the next sequence_reserve(). */
 bool sequence_can_save(const struct sequence *s, int64_t edge);
-/* Copies it out. -ENOMEM. */
+/* Copies it out; the edge must be one that can be saved. -ENOMEM. */
 int sequence_save(const struct sequence *s, int64_t edge, struct sequence_state **ret_st);
 /* Makes an empty sequence one of edge tokens: block[i] for i < edge / 128 (references are taken) and the state.
  * -ENOMEM leaves it empty. Its bits go on as if it had computed the tokens itself. */
