@@ -51,7 +51,7 @@ static int load_map(struct plugin_load *l, struct buf *why)
 
 	if (r)
 		return r;
-	r = plugin_map_new(copy, &l->file->facts, load_log, &l->map, why);
+	r = plugin_map_new(copy, l->file, load_log, &l->map, why);
 	if (r)
 		return r;
 	r = plugin_map_open(l->map, why);

@@ -234,7 +234,7 @@ static int trial_child_map(struct trial_child *c, const char *copy, struct buf *
 		*slash = '\0';
 	rc = plugin_file_open(slash ? dir : ".", slash ? slash + 1 : copy, geteuid(), &c->file, why);
 	free(dir);
-	return rc ? rc : plugin_map_new(mem_strdup(copy), &c->file->facts, trial_child_log, &c->map, why);
+	return rc ? rc : plugin_map_new(mem_strdup(copy), c->file, trial_child_log, &c->map, why);
 }
 
 /* The first complaint counts; a library that stays is told when there is no other. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * sha256.c - SHA-256 (FIPS 180-4) of bytes in memory: names a file by what is in it.
+ * sha256.c - SHA-256 (FIPS 180-4) of bytes in memory: names a thing by what is in it.
  * Threads: any. Locks: none. */
 #include "engine/base/sha256.h"
 
-#include <stdint.h>
 #include <string.h>
 
 #define SHA256_BLOCK 64
@@ -78,7 +77,7 @@ static void sha256_tail(uint32_t h[8], const uint8_t *rest, size_t n_rest, uint6
 		sha256_block(h, tail + i);
 }
 
-void sha256_hex(char ret_hex[SHA256_HEX], const void *bytes, size_t n)
+void sha256(uint8_t ret_digest[SHA256_BYTES], const void *bytes, size_t n)
 {
 	uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 			  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
@@ -88,7 +87,16 @@ void sha256_hex(char ret_hex[SHA256_HEX], const void *bytes, size_t n)
 	for (; left >= SHA256_BLOCK; left -= SHA256_BLOCK, p += SHA256_BLOCK)
 		sha256_block(h, p);
 	sha256_tail(h, p, left, n);
-	for (int i = 0; i < 64; i++)
-		ret_hex[i] = "0123456789abcdef"[h[i / 8] >> (28 - 4 * (i % 8)) & 15];
-	ret_hex[64] = '\0';
+	for (int i = 0; i < SHA256_BYTES; i++)
+		ret_digest[i] = (uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+void sha256_hex(char ret_hex[SHA256_HEX], const void *bytes, size_t n)
+{
+	uint8_t digest[SHA256_BYTES];
+
+	sha256(digest, bytes, n);
+	for (int i = 0; i < 2 * SHA256_BYTES; i++)
+		ret_hex[i] = "0123456789abcdef"[digest[i / 2] >> (i % 2 ? 0 : 4) & 15];
+	ret_hex[2 * SHA256_BYTES] = '\0';
 }

@@ -55,7 +55,7 @@ static int eval_plugins_map(struct eval_plugins *p, const struct plugin_file *pf
 	if (rc == 0)
 		rc = plugin_file_copy(pf, p->dir, &copy, why);
 	if (rc == 0)
-		rc = plugin_map_new(copy, &pf->facts, NULL, &m, why);
+		rc = plugin_map_new(copy, pf, NULL, &m, why);
 	if (rc == 0)
 		rc = plugin_map_open(m, why);
 	if (rc == 0)

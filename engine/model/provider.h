@@ -5,6 +5,7 @@
 #define ENGINE_PROVIDER_H
 
 #include "engine/base/buf.h"
+#include "engine/base/sha256.h"
 #include "plugins/dsv4_plugin.h"
 
 #include <stdatomic.h>
@@ -14,6 +15,7 @@ typedef void provider_log_f(const struct provider *p, int level, const char *tex
 
 struct provider {
 	const struct dsv4_plugin *plugin;
+	char sha256[SHA256_HEX];   /* of its file; "" when it has none */
 	struct dsv4_host host;     /* what its functions get; host.state is what open() returned */
 	provider_log_f *log;       /* NULL: dropped */
 	atomic_int users;          /* kernel sets that hold it; kset.c counts */

@@ -40,7 +40,7 @@ static int plugin_map_unmap(struct plugin_map *m, struct buf *why)
 	return 0;
 }
 
-static int plugin_map_load(struct plugin_map *m, const struct plugin_facts *f, provider_log_f *log, struct buf *why)
+static int plugin_map_load(struct plugin_map *m, const struct plugin_file *pf, provider_log_f *log, struct buf *why)
 {
 	const struct dsv4_plugin *p;
 
@@ -51,10 +51,11 @@ static int plugin_map_load(struct plugin_map *m, const struct plugin_facts *f, p
 	if (!p)
 		return plugin_refuse(why, PLUGIN_REFUSED_no_symbol, "%s is not exported", DSV4_PLUGIN_SYMBOL);
 	provider_init(&m->provider, p, log);
-	return plugin_facts_match(f, p, why);
+	memcpy(m->provider.sha256, pf->sha256, sizeof pf->sha256);
+	return plugin_facts_match(&pf->facts, p, why);
 }
 
-int plugin_map_new(char *copy, const struct plugin_facts *f, provider_log_f *log, struct plugin_map **ret_m,
+int plugin_map_new(char *copy, const struct plugin_file *pf, provider_log_f *log, struct plugin_map **ret_m,
 		   struct buf *why)
 {
 	struct plugin_map *m = mem_new(sizeof *m);
@@ -62,7 +63,7 @@ int plugin_map_new(char *copy, const struct plugin_facts *f, provider_log_f *log
 
 	must(strchr(copy, '/'));
 	m->copy = copy;
-	rc = plugin_map_load(m, f, log, why);
+	rc = plugin_map_load(m, pf, log, why);
 	if (rc)
 		plugin_map_free(&m, NULL);
 	else

@@ -16,9 +16,9 @@ struct plugin_map {
 	bool opened;
 };
 
-/* dlopens `copy` and checks the descriptor against the facts. Takes `copy` over, also on failure: it is unlinked and
+/* dlopens `copy`, a copy of the file, and checks the descriptor against its facts. Takes `copy` over, also on failure: it is unlinked and
  * freed at the end. RC_PLUGIN cannot-map, no-symbol, facts-differ. */
-int plugin_map_new(char *copy, const struct plugin_facts *f, provider_log_f *log, struct plugin_map **ret_m,
+int plugin_map_new(char *copy, const struct plugin_file *pf, provider_log_f *log, struct plugin_map **ret_m,
 		   struct buf *why);
 /* Calls the plugin's open(), warm(). RC_PLUGIN open-failed, warm-failed: only plugin_map_free() may follow. */
 int plugin_map_open(struct plugin_map *m, struct buf *why);

@@ -144,7 +144,7 @@ static int kcheck_map(const char *file, const char *tmp, struct plugin_map **ret
 	if (!rc)
 		rc = plugin_file_copy(pf, tmp, &copy, why);
 	if (!rc)
-		rc = plugin_map_new(copy, &pf->facts, NULL, ret_m, why);
+		rc = plugin_map_new(copy, pf, NULL, ret_m, why);
 	plugin_file_free(&pf);
 	free(dir);
 	return rc;

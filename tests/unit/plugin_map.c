@@ -54,7 +54,7 @@ static int map(const struct plugin_file *pf, char where[160], struct plugin_map 
 
 	assert_int_equal(plugin_file_copy(pf, dir, &copy, NULL), 0);
 	snprintf(where, 160, "%s", copy);
-	return plugin_map_new(copy, &pf->facts, NULL, ret_m, why);
+	return plugin_map_new(copy, pf, NULL, ret_m, why);
 }
 
 static bool is_mapped(const char *file)

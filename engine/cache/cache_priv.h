@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT
+ * cache_priv.h - the prefix cache's tree and lists, for the files that fill, search, shrink and show it.
+ * Threads: as cache.h. Lock: cache, held by every caller of what is declared here, if nothing else is said. */
+#ifndef ENGINE_CACHE_PRIV_H
+#define ENGINE_CACHE_PRIV_H
+
+#include "engine/base/list.h"
+#include "engine/base/lock.h"
+#include "engine/cache/cache.h"
+
+/* One block, or the root of all prompts under one set of numbers (depth 0, no block).
+ *
+ * A node is held while a path ends at it or a child is held; it is in the list of the idle else. Holding takes it and
+ * its ancestors out of the list, letting go puts them back at the end, children before parents. So a child always
+ * stands before its parent, and the first of the list is a leaf: the one that was not used for longest. */
+struct cache_node {
+	struct cache_node *parent;
+	struct cache_node **child;     /* [n_child], in the order of memcmp of their tokens */
+	int n_child, cap_child;
+	struct cache_root *root;
+	struct cache_node *next;       /* of the same bucket; among the dead, the next of them */
+	struct cache_key key;
+	int depth;
+	int holds;                     /* paths that end here, and children that are held */
+	long long used;                /* clock_ns() when it was last held or let go */
+	struct list idle;
+	struct sequence_block *block;
+	struct sequence_state *state;  /* NULL: none */
+	int state_pins;                /* paths that are going to resume from it */
+	long long state_used;
+	struct list state_idle;        /* in the list of states that nobody pinned */
+	int32_t token[SEQUENCE_BLOCK];
+};
+
+struct cache_root {
+	struct cache_node node;
+	struct list list;
+	uint8_t numbers[32];
+};
+
+struct cache {
+	struct lock lock;
+	struct cache_options o;        /* o.bytes: the budget */
+	size_t node_bytes;             /* what a block costs, with its node */
+	size_t held_bytes;             /* of held nodes and pinned states: what cannot be evicted now */
+	long long now;                 /* the last that cache_now() told */
+	struct list roots, idle, states; /* both least recently used first */
+	struct cache_node **bucket;    /* by key */
+	size_t n_bucket;
+	struct cache_stats stats;
+};
+
+struct cache_path {
+	struct cache_node *at;         /* the next block is published under it; held. NULL: the cache was off */
+	struct cache_node *end;        /* what was found; held until blocks are published up to there. NULL: none */
+	struct cache_node *resume;     /* its state is pinned; NULL: nothing to resume from, or it has been */
+	bool stopped;                  /* takes no more blocks */
+	struct cache_find find;
+};
+
+/* What was taken out of the tree, to be freed when the lock is no longer held. */
+struct cache_dead {
+	struct cache_node *node;
+	struct sequence_state **state;
+	int n_state;
+};
+
+/* ---- nodes (cache_node.c) ---- */
+
+/* The child that holds these 128 tokens, or NULL. */
+struct cache_node *cache_node_child(const struct cache_node *n, const int32_t *token);
+/* The deepest node of tokens [0, n) below the root. */
+struct cache_node *cache_node_walk(const struct cache_node *root, const int32_t *token, int64_t n);
+/* How many of the tokens [0, n) begin like one of the children: the most of any. */
+int cache_node_common(const struct cache_node *n, const int32_t *token, int n_tok);
+/* The one after n among `top` and all below it, depth first, parents before children; NULL after the last. */
+struct cache_node *cache_node_next(const struct cache_node *top, const struct cache_node *n);
+/* Into the tree, under a node that is held; itself it is not. */
+void cache_node_insert(struct cache *c, struct cache_node *parent, struct cache_node *n);
+/* A leaf that is not held, out of the tree; a root that is empty then goes, too. */
+void cache_node_remove(struct cache *c, struct cache_node *n);
+struct cache_node *cache_node_find(struct cache *c, const struct cache_key *k);
+struct cache_root *cache_root_find(struct cache *c, const uint8_t numbers[32]);
+/* Frees a root without children that is not held. */
+void cache_root_drop(struct cache *c, struct cache_root *r);
+/* Buckets for as many nodes as the budget has room for. */
+void cache_node_buckets(struct cache *c);
+
+/* ---- budget and use (cache_evict.c) ---- */
+
+/* clock_ns(), and never the same twice, so that there always is a longest unused one. */
+long long cache_now(struct cache *c);
+void cache_hold(struct cache *c, struct cache_node *n, long long now);
+void cache_unhold(struct cache *c, struct cache_node *n, long long now);
+void cache_state_pin(struct cache *c, struct cache_node *n);
+void cache_state_unpin(struct cache *c, struct cache_node *n, long long now);
+/* The longest unused goes last again. */
+void cache_state_touch(struct cache *c, struct cache_node *n, long long now);
+/* Takes the reference over. The node has none and there is room. */
+void cache_state_attach(struct cache *c, struct cache_node *n, struct sequence_state *st, long long now);
+/* Evicts until `need` more bytes fit; false, and nothing done, when they cannot. */
+bool cache_make_room(struct cache *c, size_t need, struct cache_dead *dead);
+/* Evicts down to the budget, as far as that goes. */
+void cache_shrink(struct cache *c, struct cache_dead *dead);
+/* Takes a leaf that is not held out of the tree, with its state. */
+void cache_kill(struct cache *c, struct cache_node *n, struct cache_dead *dead);
+/* All that is not in use. */
+void cache_kill_idle(struct cache *c, struct cache_dead *dead);
+/* Frees; without the lock. */
+void cache_bury(struct cache_dead *dead);
+
+#endif

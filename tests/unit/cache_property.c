@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: MIT
+ * cache_property.c - random use of the prefix cache against a list of prefixes that does the same the slow way.
+ * Threads: main; and a second one that looks and clears. Locks: none (the cache's, inside calls). */
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+#include "tests/unit/cachekit.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ENTRIES 400
+#define MAX_RUNS 4
+
+/* A block of the model, named by all the choices up to it. */
+struct entry {
+	struct kit_prompt p;               /* n_block: its depth */
+	bool has_state;
+	int used, state_used;
+};
+
+struct run {
+	struct kit_run r;
+	int at, end, resume;               /* depths; resume 0: nothing to resume from */
+	bool off, stopped;
+};
+
+struct world {
+	struct cachekit kit;
+	size_t budget;
+	struct entry entry[MAX_ENTRIES];
+	int n, now;
+	struct run run[MAX_RUNS];
+	int n_run;
+	uint64_t evicted_blocks, evicted_states;
+	uint32_t x;
+};
+
+static uint32_t dice(struct world *w, uint32_t n)
+{
+	w->x = w->x * 1664525u + 1013904223u;
+	return (w->x >> 8) % n;
+}
+
+/* ---- the model ---- */
+
+/* Are the first `depth` blocks of the two the same? */
+static bool agree(const struct kit_prompt *a, const struct kit_prompt *b, int depth)
+{
+	return a->numbers == b->numbers && memcmp(a->choice, b->choice, (size_t)depth) == 0;
+}
+
+static struct entry *entry_of(struct world *w, const struct kit_prompt *p, int depth)
+{
+	for (int i = 0; i < w->n; i++)
+		if (w->entry[i].p.n_block == depth && agree(&w->entry[i].p, p, depth))
+			return &w->entry[i];
+	return NULL;
+}
+
+static bool is_held(const struct world *w, const struct entry *e)
+{
+	for (int i = 0; i < w->n_run; i++) {
+		const struct run *r = &w->run[i];
+		int most = r->at > r->end ? r->at : r->end;
+
+		if (!r->off && most >= e->p.n_block && agree(&r->r.prompt, &e->p, e->p.n_block))
+			return true;
+	}
+	return false;
+}
+
+static bool is_state_pinned(const struct world *w, const struct entry *e)
+{
+	for (int i = 0; i < w->n_run; i++)
+		if (!w->run[i].off && w->run[i].resume == e->p.n_block &&
+		    agree(&w->run[i].r.prompt, &e->p, e->p.n_block))
+			return true;
+	return false;
+}
+
+static bool is_leaf(const struct world *w, const struct entry *e)
+{
+	for (int i = 0; i < w->n; i++)
+		if (w->entry[i].p.n_block > e->p.n_block && agree(&w->entry[i].p, &e->p, e->p.n_block))
+			return false;
+	return true;
+}
+
+static size_t model_bytes(const struct world *w, bool only_held)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < w->n; i++) {
+		const struct entry *e = &w->entry[i];
+
+		if (!only_held || is_held(w, e))
+			bytes += w->kit.node_bytes;
+		if (e->has_state && (!only_held || is_state_pinned(w, e)))
+			bytes += w->kit.state_bytes;
+	}
+	return bytes;
+}
+
+static void model_remove(struct world *w, struct entry *e)
+{
+	*e = w->entry[--w->n];
+}
+
+static bool model_evict_one(struct world *w)
+{
+	struct entry *leaf = NULL, *st = NULL;
+
+	for (int i = 0; i < w->n; i++) {
+		struct entry *e = &w->entry[i];
+
+		if (!is_held(w, e) && is_leaf(w, e) && (!leaf || e->used < leaf->used))
+			leaf = e;
+		if (e->has_state && !is_state_pinned(w, e) && (!st || e->state_used < st->state_used))
+			st = e;
+	}
+	if (!leaf && !st)
+		return false;
+	if (st && (!leaf || st->state_used <= leaf->used)) {
+		st->has_state = false;
+		w->evicted_states++;
+		return true;
+	}
+	w->evicted_states += leaf->has_state;
+	w->evicted_blocks++;
+	model_remove(w, leaf);
+	return true;
+}
+
+static bool model_room(struct world *w, size_t need)
+{
+	if (model_bytes(w, true) + need > w->budget)
+		return false;
+	while (model_bytes(w, false) + need > w->budget)
+		assert_true(model_evict_one(w));
+	return true;
+}
+
+static void model_shrink(struct world *w)
+{
+	while (model_bytes(w, false) > w->budget && model_evict_one(w))
+		;
+}
+
+/* ---- the same on both ---- */
+
+static struct kit_prompt random_prompt(struct world *w)
+{
+	struct kit_prompt p = { .numbers = dice(w, 4) == 0, .n_block = (int)dice(w, KIT_BLOCKS + 1) };
+
+	for (int i = 0; i <= KIT_BLOCKS; i++) /* mostly the same, so that they meet */
+		p.choice[i] = (uint8_t)(dice(w, 3) ? 0 : dice(w, KIT_CHOICES));
+	p.extra = dice(w, 3) ? (int)dice(w, SEQUENCE_BLOCK) : p.n_block == 0;
+	return p;
+}
+
+static int deepest(struct world *w, const struct kit_prompt *p, int most)
+{
+	int depth = 0;
+
+	while (depth < most && entry_of(w, p, depth + 1))
+		depth++;
+	return depth;
+}
+
+/* The nearest of the prompts that share all matched blocks. */
+static int64_t model_diff(struct world *w, const struct run *r)
+{
+	int32_t token[KIT_TOKENS];
+	int64_t most = -1;
+
+	for (int i = 0; i < w->n; i++) {
+		const struct kit_prompt *p = &w->entry[i].p;
+		int64_t k = 0, n = kit_tokens(p, token);
+
+		if (p->n_block <= r->end || !agree(p, &r->r.prompt, r->end))
+			continue;
+		while (k < n && k < r->r.n && token[k] == r->r.token[k])
+			k++;
+		most = k > most ? k : most;
+	}
+	return most == r->r.n ? -1 : most;
+}
+
+static enum cache_miss model_why(struct world *w, const struct run *r, int64_t diff)
+{
+	struct kit_prompt elsewhere = r->r.prompt;
+	int most = (int)((r->r.n - 1) / SEQUENCE_BLOCK);
+
+	elsewhere.numbers = !elsewhere.numbers;
+	if (r->r.n <= SEQUENCE_BLOCK)
+		return CACHE_SHORT;
+	if (r->at == most)
+		return CACHE_HIT;
+	if (deepest(w, &elsewhere, elsewhere.n_block) > r->end)
+		return CACHE_NUMBERS;
+	if (r->at < r->end && r->at < most)
+		return CACHE_NO_STATE;
+	if (diff > 0)
+		return CACHE_DIFFERS;
+	return r->end ? CACHE_ENDED : CACHE_COLD;
+}
+
+static void do_lookup(struct world *w)
+{
+	struct kit_prompt p = random_prompt(w);
+	struct run *r = &w->run[w->n_run];
+	int64_t diff;
+
+	kit_lookup(&w->kit, &r->r, &p);
+	r->off = r->stopped = w->budget == 0;
+	r->at = r->end = r->resume = 0;
+	if (r->off) {
+		assert_int_equal(r->r.find.miss, CACHE_OFF);
+		w->n_run++;
+		return;
+	}
+	r->end = deepest(w, &p, p.n_block);
+	for (int d = 1; d <= r->end && (int64_t)d * SEQUENCE_BLOCK < r->r.n; d++)
+		if (entry_of(w, &p, d)->has_state)
+			r->at = r->resume = d;
+	diff = model_diff(w, r);
+	assert_int_equal(r->r.find.reused, r->at * SEQUENCE_BLOCK);
+	assert_int_equal(r->r.find.matched, r->end * SEQUENCE_BLOCK);
+	assert_string_equal(cache_miss_name(r->r.find.miss), cache_miss_name(model_why(w, r, diff)));
+	assert_int_equal(r->r.find.diff_token, r->r.find.miss == CACHE_COLD ? -1 : diff);
+	w->n_run++;
+}
+
+/* Resumes if that is still to do; checks that nothing was lost meanwhile. */
+static void do_resume(struct world *w, struct run *r)
+{
+	if (sequence_pos(r->r.seq) == 0)
+		kit_resume(&w->kit, &r->r);
+	if (!r->resume)
+		return;
+	entry_of(w, &r->r.prompt, r->resume)->state_used = ++w->now;
+	r->resume = 0;
+	model_shrink(w);
+}
+
+static void model_publish(struct world *w, struct run *r, bool with_state)
+{
+	const struct kit_prompt *p = &r->r.prompt;
+	struct entry *e = entry_of(w, p, r->at + 1);
+
+	if (r->stopped)
+		return;
+	if (!e) {
+		if (!model_room(w, w->kit.node_bytes)) {
+			r->stopped = true;
+			return;
+		}
+		assert_true(w->n < MAX_ENTRIES);
+		w->entry[w->n] = (struct entry){ .p = *p };
+		w->entry[w->n++].p.n_block = r->at + 1;
+	}
+	r->at++;
+	if (!with_state)
+		return;
+	e = entry_of(w, p, r->at);
+	if (e->has_state) {
+		if (!is_state_pinned(w, e))
+			e->state_used = ++w->now;
+	} else if (model_room(w, w->kit.state_bytes)) {
+		e = entry_of(w, p, r->at); /* evicting moves entries */
+		e->has_state = true;
+		e->state_used = ++w->now;
+	}
+}
+
+static void do_publish(struct world *w)
+{
+	struct run *r = &w->run[dice(w, (uint32_t)w->n_run)];
+	bool with_state = dice(w, 2);
+
+	do_resume(w, r);
+	if (r->at >= r->r.prompt.n_block)
+		return;
+	/* a state of an edge long past cannot be saved */
+	with_state = with_state && sequence_pos(r->r.seq) <= (int64_t)(r->at + 1) * SEQUENCE_BLOCK;
+	model_publish(w, r, with_state);
+	kit_publish(&w->kit, &r->r, with_state);
+	assert_int_equal(cache_path_blocks(r->r.path), r->at);
+}
+
+static void do_release(struct world *w)
+{
+	int i = (int)dice(w, (uint32_t)w->n_run);
+	struct run r = w->run[i];
+	struct entry *e;
+
+	if (dice(w, 2))
+		do_resume(w, &r);
+	kit_release(&w->kit, &r.r);
+	w->now++;
+	w->run[i] = w->run[--w->n_run];
+	for (int d = r.at; d > 0 && !r.off; d--) {
+		e = entry_of(w, &r.r.prompt, d);
+		if (e->has_state) {
+			if (!is_state_pinned(w, e))
+				e->state_used = w->now;
+			break;
+		}
+	}
+	for (int d = r.at > r.end ? r.at : r.end; d > 0 && !r.off; d--) {
+		e = entry_of(w, &r.r.prompt, d);
+		if (!is_held(w, e))
+			e->used = w->now;
+	}
+	model_shrink(w);
+}
+
+static void do_evict(struct world *w)
+{
+	struct cache_entry *e;
+	int n = cache_tree(w->kit.cache, &e, MAX_ENTRIES), rc;
+	bool busy = false;
+
+	assert_int_equal(n, w->n);
+	if (n > 0) {
+		struct cache_entry *one = &e[dice(w, (uint32_t)n)];
+		struct kit_prompt p = { .numbers = one->numbers[0], .n_block = one->depth };
+
+		for (struct cache_entry *up = one; up; ) { /* the choices, from the end */
+			struct cache_entry *parent = NULL;
+
+			p.choice[up->depth - 1] = (uint8_t)(up->token[127] - 100);
+			for (int i = 0; i < n; i++)
+				if (cache_key_equal(&e[i].key, &up->parent))
+					parent = &e[i];
+			up = parent;
+		}
+		busy = is_held(w, entry_of(w, &p, p.n_block));
+		rc = cache_evict(w->kit.cache, &one->key);
+		assert_int_equal(rc, busy ? RC_BUSY : 0);
+		for (int i = w->n - 1; i >= 0 && !busy; i--)
+			if (w->entry[i].p.n_block >= p.n_block && agree(&w->entry[i].p, &p, p.n_block))
+				model_remove(w, &w->entry[i]);
+	}
+	free(e);
+}
+
+static void do_clear(struct world *w)
+{
+	uint64_t removed = 0;
+
+	for (int i = w->n - 1; i >= 0; i--) {
+		if (!is_state_pinned(w, &w->entry[i]))
+			w->entry[i].has_state = false;
+		if (is_held(w, &w->entry[i]))
+			continue;
+		model_remove(w, &w->entry[i]);
+		removed++;
+	}
+	assert_int_equal(cache_clear(w->kit.cache), removed);
+}
+
+static void do_budget(struct world *w)
+{
+	w->budget = cachekit_room(&w->kit, (int)dice(w, 30), (int)dice(w, 12));
+	if (dice(w, 10) == 0)
+		w->budget = 0;
+	cache_set_budget(w->kit.cache, w->budget);
+	model_shrink(w);
+}
+
+/* ---- comparing ---- */
+
+static void compare(struct world *w)
+{
+	struct cache_stats s;
+	uint64_t states = 0, held = 0;
+
+	for (int i = 0; i < w->n; i++) {
+		states += w->entry[i].has_state;
+		held += is_held(w, &w->entry[i]);
+	}
+	cache_stats(w->kit.cache, &s);
+	assert_int_equal(s.blocks, w->n);
+	assert_int_equal(s.states, states);
+	assert_int_equal(s.pinned, held);
+	assert_int_equal(s.bytes, model_bytes(w, false));
+	assert_int_equal(s.evicted_blocks, w->evicted_blocks);
+	assert_int_equal(s.evicted_states, w->evicted_states);
+	assert_true(s.bytes <= w->budget || s.bytes == model_bytes(w, true));
+}
+
+static void compare_tree(struct world *w)
+{
+	struct cache_entry *e;
+	int n = cache_tree(w->kit.cache, &e, MAX_ENTRIES);
+
+	assert_int_equal(n, w->n);
+	for (int i = 0; i < n; i++) {
+		struct kit_prompt p = { .numbers = e[i].numbers[0], .n_block = e[i].depth };
+		struct cache_copy copy;
+		struct entry *m;
+
+		assert_int_equal(cache_get(w->kit.cache, &e[i].key, &copy), 0);
+		for (int d = 0; d < e[i].depth; d++)
+			p.choice[d] = (uint8_t)(copy.token[d * SEQUENCE_BLOCK + 127] - 100);
+		m = entry_of(w, &p, p.n_block);
+		assert_non_null(m);
+		assert_int_equal(m->has_state, e[i].has_state);
+		assert_int_equal(copy.state != NULL, e[i].has_state);
+		cache_copy_fini(&copy);
+	}
+	free(e);
+}
+
+static void step(struct world *w)
+{
+	uint32_t d = dice(w, 100);
+
+	if (w->n_run == 0 || (d < 22 && w->n_run < MAX_RUNS))
+		do_lookup(w);
+	else if (d < 80)
+		do_publish(w);
+	else if (d < 95)
+		do_release(w);
+	else if (d < 97)
+		do_evict(w);
+	else if (d < 98)
+		do_clear(w);
+	else
+		do_budget(w);
+	compare(w);
+}
+
+static void test_like_a_list_of_prefixes(void **state)
+{
+	static struct world w;
+
+	(void)state;
+	for (uint32_t seed = 1; seed <= 30; seed++) {
+		w = (struct world){ .x = seed };
+		cachekit_init(&w.kit, 8);
+		w.budget = cachekit_room(&w.kit, 8, 8);
+		for (int i = 0; i < 600; i++) {
+			step(&w);
+			if (i % 50 == 0)
+				compare_tree(&w);
+		}
+		assert_true(w.evicted_blocks > 0 && w.evicted_states > 0);
+		while (w.n_run)
+			do_release(&w);
+		compare(&w);
+		cachekit_fini(&w.kit);
+	}
+}
+
+/* ---- two threads ---- */
+
+static atomic_bool stop;
+
+static void *meddle(void *arg)
+{
+	struct cachekit *k = arg;
+	struct cache_entry *e;
+	struct cache_copy copy;
+	struct cache_stats s;
+
+	for (unsigned i = 0; !stop; i++) {
+		int n = cache_tree(k->cache, &e, 50);
+
+		cache_stats(k->cache, &s);
+		if (n > 0 && cache_get(k->cache, &e[n - 1].key, &copy) == 0)
+			cache_copy_fini(&copy);
+		if (n > 0 && i % 3 == 0)
+			cache_evict(k->cache, &e[i % (unsigned)n].key);
+		if (i % 50 == 0)
+			cache_clear(k->cache);
+		if (i % 20 == 0)
+			cache_set_budget(k->cache, cachekit_room(k, (int)(i % 15), (int)(i % 7)));
+		free(e);
+	}
+	return NULL;
+}
+
+/* What the engine resumes is right, whatever an operator does meanwhile. */
+static void test_beside_an_operator(void **state)
+{
+	static struct world w;
+	pthread_t thread;
+
+	(void)state;
+	w = (struct world){ .x = 99 };
+	stop = false;
+	cachekit_init(&w.kit, 8);
+	assert_int_equal(pthread_create(&thread, NULL, meddle, &w.kit), 0);
+	for (int i = 0; i < 3000; i++) {
+		struct kit_prompt p = random_prompt(&w);
+
+		kit_serve(&w.kit, &p, dice(&w, 64));
+	}
+	stop = true;
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	cachekit_fini(&w.kit);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_like_a_list_of_prefixes),
+		cmocka_unit_test(test_beside_an_operator),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
