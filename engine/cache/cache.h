@@ -4,8 +4,9 @@
  *
  * A prompt is looked up when it is submitted: the path found is pinned, so that nothing evicts what a waiting request
  * needs, and the request's own blocks are published under it step by step, after the step that filled them has
- * committed. An abort or an error just lets the path go. Budgets hold before anything is inserted: states go first,
- * then leaves, the longest unused first; pinned ones never. What does not fit is not kept. */
+ * committed. An abort or an error just lets the path go. Budgets hold before anything is inserted: of states and leaves
+ * the longest unused goes first, and of those last used together the state; pinned ones never. What does not fit is not
+ * kept. */
 #ifndef ENGINE_CACHE_H
 #define ENGINE_CACHE_H
 
@@ -47,7 +48,7 @@ const char *cache_miss_name(enum cache_miss m); /* "hit", "off", ... as request 
 
 struct cache_find {
 	int64_t reused;     /* tokens to resume after; a multiple of 128, less than the prompt */
-	int64_t matched;    /* tokens whose blocks are there, >= reused; a state is worth saving there */
+	int64_t matched;    /* tokens whose blocks are there, >= reused and up to n; a state is worth saving there */
 	enum cache_miss miss;
 	int64_t diff_token; /* the first token that the nearest cached prompt has otherwise; -1 */
 	bool waiting;       /* more of it is being read from disk: see cache_ready() */
@@ -69,7 +70,8 @@ int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s);
  * more blocks. */
 void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], const struct sequence *s,
 	struct sequence_state *state);
-/* Blocks the path has: publish continues here. */
+/* Blocks the path has: publish continues here. After a lookup those reused; blocks that matched beyond are published
+ * like new ones, which finds them there and adds the state. */
 int64_t cache_path_blocks(const struct cache_path *p);
 /* Unpins; nulls *p; NULL is fine. */
 void cache_release(struct cache *c, struct cache_path **p);
@@ -90,7 +92,7 @@ void cache_stats(struct cache *c, struct cache_stats *ret_s);
 struct cache_entry {
 	struct cache_key key, parent;
 	int depth;                 /* 1: the first 128 tokens */
-	int children, pins;
+	int children, pins;        /* pins: 0 when no request has it or a block below it */
 	bool has_state;
 	uint8_t numbers[32];
 	double age;                /* seconds since its last use */

@@ -4,7 +4,8 @@
  *
  * State computed by one kernel is never continued under another, unless both are EXACT: those have ref's bits. So the
  * identity holds the parameters that alter numbers (numerics_same_state) and of each slot "exact", or who provides it:
- * name, version and the file's sha256. It survives restarts, which a counter would not. */
+ * name, version and the file's sha256. It survives restarts, which a counter would not. "Exact" is exact to a version
+ * of ref, which is raised when what the engine computes changes. */
 #ifndef ENGINE_CACHE_NUMBERS_H
 #define ENGINE_CACHE_NUMBERS_H
 

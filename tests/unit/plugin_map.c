@@ -100,6 +100,7 @@ static void test_mapped_several_times_at_once(void **state)
 	assert_int_equal(access(path[1], F_OK), -1);
 	assert_true(is_mapped(path[0]) && is_mapped(path[2]));
 	assert_string_equal(m[0]->provider.plugin->name, "good");
+	assert_string_equal(m[0]->provider.sha256, pf->sha256);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(plugin_map_free(&m[i], NULL), 0);
 		assert_false(is_mapped(path[i]));
