@@ -2,11 +2,12 @@
  * cache_disk.h - cached blocks on disk: one file each, written behind and read ahead by one thread, never fatal.
  * Threads: any calls; its own thread reads and writes. Lock: cache_disk, never during I/O.
  *
- * KEY.block holds a block's rows and its 128 tokens, KEY.state the state at its end; zlib-compressed, with a header
- * (magic, version, model, layout, key, parent key, sizes) and a CRC-32 of everything. A file is written under a
+ * KEY.MODEL.block holds a block's rows and its 128 tokens, KEY.MODEL.state the state at its end; zlib-compressed, with a
+ * header (magic, version, model, layout, key, parent key, sizes) and a CRC-32 of everything. A file is written under a
  * temporary name, synced and renamed, so that a crash leaves none half written. A file that is corrupt, short, or of
- * another layout goes to bad/ and is counted; of another model it is left alone and not read. Bytes on disk and bytes
- * written per second have limits; what exceeds them is not written, and counted. */
+ * another layout goes to bad/ and is counted; another model's is not read. Bytes on disk and bytes written per second
+ * have limits; what exceeds them is not written, and counted. Another model's files and those in bad/ count as well and
+ * are deleted in their turn: the limit is the disk's, and a model that nobody serves any more gives its room back. */
 #ifndef ENGINE_CACHE_DISK_H
 #define ENGINE_CACHE_DISK_H
 
@@ -21,7 +22,7 @@
 struct cache_disk;
 
 struct cache_disk_options {
-	const char *dir;           /* made 0700 when it is missing */
+	const char *dir;           /* made 0700 when it is missing; no other process may have it */
 	const struct sequence_layout *layout;
 	const char *model_id;
 	size_t bytes;              /* of all files; the longest unused are deleted first */
@@ -38,27 +39,34 @@ struct cache_disk_item {
 	struct sequence_state *state;     /* NULL: none */
 };
 
-/* Reads the directory's names, starts the thread. -errno, with why. */
+/* Reads the directory's names, starts the thread. -EBUSY: another process has it; -EPERM: others than its owner may
+ * write there; -errno; with why. A directory that cannot be written to is read. */
 int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_d, struct buf *why);
-/* Writes what is queued, but at most for `seconds`, then joins. */
+/* Writes what is queued, begins no file after `seconds`, ends reads with NULL, then joins. */
 void cache_disk_close(struct cache_disk **d, double seconds);
 
+/* On disk, not only queued. */
 bool cache_disk_has(struct cache_disk *d, const struct cache_key *k, bool *ret_state);
 /* Queues a block or only a state for an existing block; takes references of its own. Never blocks. */
 void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item);
-/* Queues the reading of keys [0, n), in that order, the state of the last that has one. fn runs on the disk's thread
- * once per block read, with references that it takes over, and at the end with NULL; after a bad file the rest is not
- * read. */
+/* Queues the reading of keys [0, n), in that order, the state of the last that has a good one. fn runs on the disk's
+ * thread, no lock held, once per block read, with references that it takes over, and at the end with NULL; after a file
+ * that is bad or missing the rest is not read. Keys are what their tokens say, and a state ends where its block does;
+ * how deep a block is (item->edge) is for the reader to check. */
 typedef void cache_disk_read_f(void *arg, struct cache_disk_item *item);
 void cache_disk_read(struct cache_disk *d, const struct cache_key *key, int64_t n, cache_disk_read_f *fn, void *arg);
-/* Removes files of keys that must not come back. */
+/* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. */
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k);
 
 struct cache_disk_stats {
-	uint64_t files, bytes;            /* now */
-	uint64_t written, written_bytes, raw_bytes; /* raw: before compression; amplification is written / raw published */
-	uint64_t read, read_bytes, dropped, over_rate, deleted, bad, foreign, errors;
-	uint64_t queued;
+	uint64_t files, bytes, foreign;   /* now: all of them, and other models' */
+	uint64_t queued;                  /* now */
+	/* Since it was opened. raw_bytes: rows published, each once, before compression, whether they were written or
+	 * not; write amplification is written_bytes / raw_bytes. */
+	uint64_t written, written_bytes, raw_bytes, read, read_bytes;
+	uint64_t dropped;                 /* blocks not written: queue or disk full, or a state without its block */
+	uint64_t over_rate, deleted, bad, errors; /* files */
+	char error[192];                  /* the last error or bad file, in words; "" */
 };
 void cache_disk_stats(struct cache_disk *d, struct cache_disk_stats *ret_s);
 

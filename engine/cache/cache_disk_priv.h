@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ * cache_disk_priv.h - the disk cache's insides, for its queue and for the work of its thread.
+ * Threads: as cache_disk.h. Lock: cache_disk. */
+#ifndef ENGINE_CACHE_DISK_PRIV_H
+#define ENGINE_CACHE_DISK_PRIV_H
+
+#include "engine/base/list.h"
+#include "engine/base/lock.h"
+#include "engine/cache/cache_dir.h"
+
+#include <pthread.h>
+
+/* A block, a state or both, waiting to be written. */
+struct cache_disk_write {
+	struct list link;
+	struct cache_disk_item item;
+};
+
+struct cache_disk_read {
+	struct list link;
+	cache_disk_read_f *fn; void *arg;
+	int64_t n;
+	struct cache_key key[];       /* [n] */
+};
+
+struct cache_disk {
+	unsigned magic;
+	struct lock lock;
+	pthread_cond_t cond;          /* there is work, or it closes */
+	pthread_t thread;
+	/* Fixed. */
+	struct cache_dir dir;
+	struct cache_file_format format;
+	uint32_t model;               /* in the names of one's own files */
+	size_t limit, write_rate;
+	int max_queued;
+	/* Under the lock. */
+	struct list reads, writes;
+	int n_writes;
+	bool closing;
+	long long deadline;           /* ms; writes stop there */
+	struct cache_disk_index index;
+	struct cache_disk_stats stats; /* what happened; files, bytes and queued are of the index and the queue */
+	struct cache_key current;     /* being written, when `writing` */
+	bool writing, dropped;        /* dropped: its files must not stay */
+	double allowance;             /* bytes that may be written now; below 0 is a debt */
+	double refilled;              /* s */
+	/* The thread's own. */
+	int unsynced;                 /* files whose names a loss of power may undo */
+};
+
+/* ---- cache_disk_work.c: on the thread, no lock held ---- */
+
+/* ns of the wall clock: files' times outlive the process. */
+int64_t cache_disk_now(void);
+/* Deletes the longest unused until `need` more bytes fit; false if they never do. */
+bool cache_disk_make_room(struct cache_disk *d, uint64_t need);
+void cache_disk_work_write(struct cache_disk *d, const struct cache_disk_item *item);
+void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r);
+void cache_disk_work_sync(struct cache_disk *d);
+
+/* ---- cache_disk.c ---- */
+
+struct cache_disk_name cache_disk_name_of(const struct cache_disk *d, const struct cache_key *k,
+	enum cache_file_kind kind);
+/* Counts an error; its text is the last one's. Lock held. */
+void cache_disk_failed(struct cache_disk *d, uint64_t *counter, const struct cache_disk_name *n, const char *why);
+
+#endif
