@@ -87,6 +87,8 @@ struct cache_stats {
 	uint64_t miss[CACHE_N_MISS];
 };
 void cache_stats(struct cache *c, struct cache_stats *ret_s);
+/* What the keys are of. */
+const char *cache_model_id(const struct cache *c);
 
 /* One block as the tree prints it. */
 struct cache_entry {

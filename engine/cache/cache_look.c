@@ -37,6 +37,11 @@ void cache_stats(struct cache *c, struct cache_stats *ret_s)
 	lock_drop(&c->lock);
 }
 
+const char *cache_model_id(const struct cache *c)
+{
+	return c->o.model_id;
+}
+
 /* ---- the tree ---- */
 
 static void cache_entry_fill(struct cache_entry *e, const struct cache_node *n, long long now)

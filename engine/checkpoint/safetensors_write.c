@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * safetensors_write.c - writes a .safetensors file.
+ * safetensors_write.c - writes a .safetensors file, or its header alone.
  * Threads: any. Locks: none. */
 #include "engine/checkpoint/safetensors_write.h"
 #include "engine/base/rc.h"
@@ -26,13 +26,41 @@ static bool safetensors_write_name_ok(const char *name)
 	return n > 0 && n <= SAFETENSORS_MAX_NAME;
 }
 
-static int safetensors_write_header(const struct safetensors_entry *entry, int n, struct buf *header,
-				    struct buf *why)
+static void safetensors_write_string(struct buf *out, const char *s)
+{
+	buf_addc(out, '"');
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c < 0x20 || c == '"' || c == '\\')
+			buf_printf(out, "\\u%04x", c);
+		else
+			buf_addc(out, *s);
+	}
+	buf_addc(out, '"');
+}
+
+static void safetensors_write_meta(const char *const *meta, struct buf *out)
+{
+	buf_adds(out, "\"__metadata__\":{");
+	for (int i = 0; meta[i]; i += 2) {
+		buf_adds(out, i ? "," : "");
+		safetensors_write_string(out, meta[i]);
+		buf_addc(out, ':');
+		safetensors_write_string(out, meta[i + 1]);
+	}
+	buf_addc(out, '}');
+}
+
+static int safetensors_write_header(const struct safetensors_entry *entry, int n, const char *const *meta,
+				    struct buf *header, struct buf *why)
 {
 	uint64_t at = 0, bytes;
 	int i;
 
 	buf_addc(header, '{');
+	if (meta)
+		safetensors_write_meta(meta, header);
 	for (i = 0; i < n; i++) {
 		const struct safetensors_entry *e = &entry[i];
 
@@ -40,7 +68,7 @@ static int safetensors_write_header(const struct safetensors_entry *entry, int n
 		if (!safetensors_write_name_ok(e->name) || bytes == UINT64_MAX)
 			return buf_why(why, RC_INVALID,
 				       "tensor %.80s: a name or shape that the format cannot hold", e->name);
-		buf_printf(header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":", i ? "," : "", e->name,
+		buf_printf(header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":", i || meta ? "," : "", e->name,
 			   safetensors_dtype_name((int)e->dtype));
 		safetensors_shape(header, e->dim, e->n_dim);
 		buf_printf(header, ",\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", at, at + bytes);
@@ -50,6 +78,28 @@ static int safetensors_write_header(const struct safetensors_entry *entry, int n
 	while (header->len % SAFETENSORS_WRITE_ALIGN)
 		buf_addc(header, ' ');
 	return 0;
+}
+
+static void safetensors_write_prefix(const struct buf *header, char prefix[8])
+{
+	for (int i = 0; i < 8; i++)
+		prefix[i] = (char)(unsigned char)((uint64_t)header->len >> 8 * i);
+}
+
+int safetensors_header(const struct safetensors_entry *entry, int n, const char *const *meta, struct buf *out,
+		       struct buf *why)
+{
+	struct buf header = { 0 };
+	char prefix[8];
+	int rc = safetensors_write_header(entry, n, meta, &header, why);
+
+	if (rc == 0) {
+		safetensors_write_prefix(&header, prefix);
+		buf_add(out, prefix, sizeof prefix);
+		buf_add(out, header.data, header.len);
+	}
+	buf_fini(&header);
+	return rc;
 }
 
 static int safetensors_write_bytes(int fd, const void *data, uint64_t len)
@@ -69,16 +119,12 @@ static int safetensors_write_bytes(int fd, const void *data, uint64_t len)
 	return 0;
 }
 
+/* prefix and header in one */
 static int safetensors_write_all(int fd, const struct buf *header, const struct safetensors_entry *entry,
 				 int n)
 {
-	unsigned char prefix[8];
-	int i, rc;
+	int i, rc = safetensors_write_bytes(fd, header->data, header->len);
 
-	for (i = 0; i < 8; i++)
-		prefix[i] = (unsigned char)((uint64_t)header->len >> 8 * i);
-	rc = safetensors_write_bytes(fd, prefix, sizeof prefix);
-	rc = rc ? rc : safetensors_write_bytes(fd, header->data, header->len);
 	for (i = 0; rc == 0 && i < n; i++)
 		rc = safetensors_write_bytes(fd, entry[i].data,
 				     safetensors_bytes((int)entry[i].dtype, entry[i].dim, entry[i].n_dim));
@@ -88,7 +134,7 @@ static int safetensors_write_all(int fd, const struct buf *header, const struct 
 int safetensors_write(const char *path, const struct safetensors_entry *entry, int n, struct buf *why)
 {
 	struct buf header = { 0 }, tmp = { 0 };
-	int rc = safetensors_write_header(entry, n, &header, why), fd;
+	int rc = safetensors_header(entry, n, NULL, &header, why), fd;
 
 	if (rc)
 		goto out;

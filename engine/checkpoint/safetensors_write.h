@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * safetensors_write.h - writes a .safetensors file.
+ * safetensors_write.h - writes a .safetensors file, or its header alone.
  * Threads: any. Locks: none. */
 #ifndef ENGINE_SAFETENSORS_WRITE_H
 #define ENGINE_SAFETENSORS_WRITE_H
@@ -15,6 +15,10 @@ struct safetensors_entry {
 	const void *data;               /* little endian, row-major; borrowed */
 };
 
+/* Appends what stands before the data: the length of the header and the header. meta: alternating keys and values, then
+ * NULL; NULL: none. RC_INVALID as below. */
+int safetensors_header(const struct safetensors_entry *entry, int n, const char *const *meta, struct buf *out,
+		       struct buf *why);
 /* Writes the tensors in the order given, beside `path` first and then renamed over it, so that a reader never
  * sees half a file. -errno, RC_INVALID for a name or shape that the format cannot hold. */
 int safetensors_write(const char *path, const struct safetensors_entry *entry, int n, struct buf *why);
