@@ -22,6 +22,7 @@ int cache_new(const struct cache_options *o, struct cache **ret_c)
 	list_init(&c->roots);
 	list_init(&c->idle);
 	list_init(&c->states);
+	lock_cond_init(&c->no_fetch);
 	cache_node_buckets(c);
 	*ret_c = c;
 	return 0;
@@ -30,12 +31,19 @@ int cache_new(const struct cache_options *o, struct cache **ret_c)
 void cache_free(struct cache **pc)
 {
 	struct cache *c = *pc;
+	struct cache_dead dead = { 0 };
 
 	*pc = NULL;
 	if (!c)
 		return;
-	cache_clear(c);
+	lock_take(&c->lock);
+	while (c->n_fetch) /* for paths released since */
+		lock_wait(&c->lock, &c->no_fetch, -1);
+	cache_kill_idle(c, &dead);
+	lock_drop(&c->lock);
+	cache_bury(&dead);
 	must(list_empty(&c->roots) && c->stats.bytes == 0 && c->held_bytes == 0);
+	must_zero(pthread_cond_destroy(&c->no_fetch));
 	lock_fini(&c->lock);
 	free(c->bucket);
 	free(c);
@@ -131,6 +139,19 @@ static enum cache_miss cache_why(struct cache *c, const struct cache_node *end, 
 	return end->depth > 0 ? CACHE_ENDED : CACHE_COLD;
 }
 
+void cache_conclude(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n)
+{
+	struct cache_find *f = &p->find;
+
+	f->waiting = false;
+	f->reused = (int64_t)p->at->depth * SEQUENCE_BLOCK;
+	f->matched = (int64_t)p->end->depth * SEQUENCE_BLOCK;
+	f->diff_token = cache_diff(p->end, token, n);
+	f->miss = p->broken ? CACHE_BROKEN : cache_why(c, p->end, token, n, f);
+	if (f->miss == CACHE_COLD)
+		f->diff_token = -1;
+}
+
 /* Fills the path and its find; everything that it names is held. */
 static void cache_search(struct cache *c, struct cache_path *p, const uint8_t numbers[32], const int32_t *token,
 	int64_t n)
@@ -147,15 +168,10 @@ static void cache_search(struct cache *c, struct cache_path *p, const uint8_t nu
 		p->resume = p->at;
 		cache_state_pin(c, p->resume);
 	}
-	p->find.reused = (int64_t)p->at->depth * SEQUENCE_BLOCK;
-	p->find.matched = (int64_t)p->end->depth * SEQUENCE_BLOCK;
-	p->find.diff_token = cache_diff(p->end, token, n);
-	p->find.miss = cache_why(c, p->end, token, n, &p->find);
-	if (p->find.miss == CACHE_COLD)
-		p->find.diff_token = -1;
+	cache_conclude(c, p, token, n);
 }
 
-static void cache_count(struct cache *c, const struct cache_find *f, int64_t n)
+void cache_count(struct cache *c, const struct cache_find *f, int64_t n)
 {
 	c->stats.lookups++;
 	c->stats.hits += f->reused > 0;
@@ -174,17 +190,15 @@ void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *tok
 	p->stopped = c->o.bytes == 0;
 	if (!p->stopped)
 		cache_search(c, p, numbers, token, n);
+	lock_drop(&c->lock);
+	*ret_p = p;
+	/* What is coming is counted when it has come. */
+	if (c->o.disk && !p->stopped && cache_fetch_start(c, p, token, n, ret_f))
+		return;
+	lock_take(&c->lock);
 	cache_count(c, &p->find, n);
 	lock_drop(&c->lock);
 	*ret_f = p->find;
-	*ret_p = p;
-}
-
-bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f)
-{
-	(void)c;
-	*ret_f = p->find;
-	return true;
 }
 
 /* ---- resuming ---- */
@@ -223,9 +237,11 @@ int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s)
 	long long now;
 	int rc;
 
+	must(!p->find.waiting);
 	if (!from)
 		return 0;
 	rc = cache_resume_from(from, s);
+	cache_disk_refill(c, from);
 	p->resume = NULL;
 	lock_take(&c->lock);
 	now = cache_now(c);
@@ -296,7 +312,7 @@ void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SE
 
 	if (p->stopped)
 		return;
-	must(!p->resume);
+	must(!p->resume && !p->find.waiting);
 	lock_take(&c->lock);
 	n = cache_node_child(p->at, token);
 	if (n) {
@@ -312,6 +328,8 @@ void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SE
 	if (n && state)
 		cache_keep_state(c, n, state, &dead);
 	lock_drop(&c->lock);
+	if (n)
+		cache_disk_publish(c, n, state);
 	if (fresh) {
 		fresh->next = dead.node;
 		dead.node = fresh;
@@ -339,11 +357,13 @@ void cache_release(struct cache *c, struct cache_path **pp)
 {
 	struct cache_path *p = *pp;
 	struct cache_dead dead = { 0 };
+	struct cache_find last;
 	long long now;
 
 	*pp = NULL;
 	if (!p)
 		return;
+	cache_give_up(c, p, &last);
 	lock_take(&c->lock);
 	now = cache_now(c);
 	if (p->resume)

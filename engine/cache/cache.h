@@ -63,6 +63,8 @@ void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *tok
 	struct cache_path **ret_p, struct cache_find *ret_f);
 /* Has all that was asked of the disk come, or failed? True at once where nothing was. Then *ret_f is the final word. */
 bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f);
+/* Waits no longer: *ret_f is the final word, with what has come until now. Not needed before cache_release(). */
+void cache_give_up(struct cache *c, struct cache_path *p, struct cache_find *ret_f);
 /* Makes the empty sequence one of find.reused tokens. -ENOMEM leaves it empty; the path then counts as empty. */
 int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s);
 /* The sequence's next block is full and committed: its 128 tokens, and the state at its end or NULL (a reference is
@@ -84,6 +86,7 @@ struct cache_stats {
 	uint64_t lookups, hits, tokens_asked, tokens_reused;
 	uint64_t published, duplicates, refused;        /* refused: no room that may be freed */
 	uint64_t evicted_blocks, evicted_states;
+	uint64_t fetched;                               /* blocks that came from disk */
 	uint64_t miss[CACHE_N_MISS];
 };
 void cache_stats(struct cache *c, struct cache_stats *ret_s);
@@ -111,9 +114,10 @@ struct cache_copy {
 };
 int cache_get(struct cache *c, const struct cache_key *k, struct cache_copy *ret_c);
 void cache_copy_fini(struct cache_copy *c);
-/* The block and all below it. RC_NOT_FOUND; RC_BUSY when a request has one of them pinned. */
+/* The block and all below it, from disk as well as far as the tree has them. RC_NOT_FOUND: neither has it; RC_BUSY when a
+ * request has one of them pinned. Waits for the disk, as does cache_clear. */
 int cache_evict(struct cache *c, const struct cache_key *k);
-/* All that is not pinned. Returns the number of blocks removed. */
+/* All that is not pinned, and all files of the model. Returns the number of blocks removed from memory. */
 uint64_t cache_clear(struct cache *c);
 /* Evicts down to it. */
 void cache_set_budget(struct cache *c, size_t bytes);

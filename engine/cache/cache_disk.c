@@ -160,14 +160,19 @@ static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
 	return d;
 }
 
-static void cache_disk_free(struct cache_disk *d)
+static void cache_disk_free_writes(struct list *writes)
 {
-	while (!list_empty(&d->writes)) {
-		struct cache_disk_write *w = list_entry(d->writes.next, struct cache_disk_write, link);
+	while (!list_empty(writes)) {
+		struct cache_disk_write *w = list_entry(writes->next, struct cache_disk_write, link);
 
 		list_del(&w->link);
 		cache_disk_write_free(w);
 	}
+}
+
+static void cache_disk_free(struct cache_disk *d)
+{
+	cache_disk_free_writes(&d->writes);
 	cache_disk_index_fini(&d->index);
 	must_zero(pthread_cond_destroy(&d->cond));
 	lock_fini(&d->lock);
@@ -322,6 +327,48 @@ void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
 	}
 	if (w)
 		cache_disk_write_free(w);
+}
+
+/* Takes all of one's own out of the index: [*ret_n], malloc'd. Lock held. */
+static struct cache_disk_name *cache_disk_forget_own(struct cache_disk *d, size_t *ret_n)
+{
+	struct cache_disk_name *n = mem_grow(NULL, d->index.n + 1, sizeof *n);
+
+	*ret_n = 0;
+	for (size_t i = d->index.n; i-- > 0;)
+		if (d->index.heap[i]->place == CACHE_DISK_OWN)
+			n[(*ret_n)++] = d->index.heap[i]->name;
+	for (size_t i = 0; i < *ret_n; i++) {
+		struct cache_disk_entry *e = cache_disk_index_find(&d->index, n + i, CACHE_DISK_OWN);
+
+		cache_disk_index_remove(&d->index, &e);
+	}
+	return n;
+}
+
+void cache_disk_clear(struct cache_disk *d)
+{
+	struct cache_disk_name *name;
+	struct list waiting;
+	size_t n;
+
+	must_magic(d, CACHE_DISK_MAGIC);
+	list_init(&waiting);
+	lock_take(&d->lock);
+	while (!list_empty(&d->writes)) {
+		struct list *w = d->writes.next;
+
+		list_del(w);
+		list_put(&waiting, w);
+	}
+	d->n_writes = 0;
+	d->dropped = d->writing;
+	name = cache_disk_forget_own(d, &n);
+	lock_drop(&d->lock);
+	for (size_t i = 0; i < n; i++)
+		cache_dir_remove(&d->dir, name + i, false);
+	free(name);
+	cache_disk_free_writes(&waiting);
 }
 
 void cache_disk_stats(struct cache_disk *d, struct cache_disk_stats *ret_s)

@@ -51,12 +51,14 @@ bool cache_disk_has(struct cache_disk *d, const struct cache_key *k, bool *ret_s
 void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item);
 /* Queues the reading of keys [0, n), in that order, the state of the last that has a good one. fn runs on the disk's
  * thread, no lock held, once per block read, with references that it takes over, and at the end with NULL; after a file
- * that is bad or missing the rest is not read. Keys are what their tokens say, and a state ends where its block does;
+ * that is bad or missing, or when fn returns false, the rest is not read. Keys are what their tokens say, and a state ends where its block does;
  * how deep a block is (item->edge) is for the reader to check. */
-typedef void cache_disk_read_f(void *arg, struct cache_disk_item *item);
+typedef bool cache_disk_read_f(void *arg, struct cache_disk_item *item);
 void cache_disk_read(struct cache_disk *d, const struct cache_key *key, int64_t n, cache_disk_read_f *fn, void *arg);
 /* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. */
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k);
+/* The same for all of the model's files, and what waits to be written. */
+void cache_disk_clear(struct cache_disk *d);
 
 struct cache_disk_stats {
 	uint64_t files, bytes, foreign;   /* now: all of them, and other models' */

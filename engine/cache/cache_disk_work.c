@@ -370,7 +370,8 @@ static int64_t cache_disk_read_blocks(struct cache_disk *d, const struct cache_d
 			item.state = state->state;
 			state->state = NULL;
 		}
-		r->fn(r->arg, &item);
+		if (!r->fn(r->arg, &item))
+			return i + 1;
 	}
 	return i;
 }

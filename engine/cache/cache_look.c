@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/cache/cache_disk.h"
 #include "engine/cache/cache_priv.h"
 
 #include <errno.h>
@@ -176,6 +177,7 @@ int cache_evict(struct cache *c, const struct cache_key *k)
 {
 	struct cache_dead dead = { 0 };
 	struct cache_node *n;
+	bool state;
 	int rc = 0;
 
 	lock_take(&c->lock);
@@ -187,7 +189,12 @@ int cache_evict(struct cache *c, const struct cache_key *k)
 	else
 		cache_kill_below(c, n, &dead);
 	lock_drop(&c->lock);
+	cache_disk_forget(c, &dead);
 	cache_bury(&dead);
+	if (rc == RC_NOT_FOUND && c->o.disk && cache_disk_has(c->o.disk, k, &state)) {
+		cache_disk_drop(c->o.disk, k);
+		rc = 0;
+	}
 	return rc;
 }
 
@@ -202,5 +209,7 @@ uint64_t cache_clear(struct cache *c)
 	removed = before - c->stats.blocks;
 	lock_drop(&c->lock);
 	cache_bury(&dead);
+	if (c->o.disk)
+		cache_disk_clear(c->o.disk);
 	return removed;
 }

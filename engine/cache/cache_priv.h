@@ -48,6 +48,7 @@ struct cache {
 	struct cache_node **bucket;    /* by key */
 	size_t n_bucket;
 	struct cache_stats stats;
+	int n_fetch; pthread_cond_t no_fetch; /* of n_fetch reads the disk's thread may still call */
 };
 
 struct cache_path {
@@ -55,6 +56,8 @@ struct cache_path {
 	struct cache_node *end;        /* what was found; held until blocks are published up to there. NULL: none */
 	struct cache_node *resume;     /* its state is pinned; NULL: nothing to resume from, or it has been */
 	bool stopped;                  /* takes no more blocks */
+	bool broken;                   /* what the disk had could not be read */
+	struct cache_fetch *fetch;     /* what is coming from disk for it; NULL: nothing, or all has come */
 	struct cache_find find;
 };
 
@@ -64,6 +67,24 @@ struct cache_dead {
 	struct sequence_state **state;
 	int n_state;
 };
+
+/* ---- paths (cache.c) ---- */
+
+/* What the find of a path says that has its end and the node to go on from. */
+void cache_conclude(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n);
+void cache_count(struct cache *c, const struct cache_find *f, int64_t n);
+
+/* ---- disk (cache_fetch.c): without the lock ---- */
+
+/* Asks the disk for what it has more than the tree, for a path just looked up; false: nothing. *ret_f is the find. */
+bool cache_fetch_start(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n, struct cache_find *ret_f);
+/* A node that is held, and the state at its end or NULL, is to be on disk, if there is one. */
+void cache_disk_publish(struct cache *c, const struct cache_node *n, struct sequence_state *state);
+/* All blocks up to a node that is held, and its state, which is pinned: without one of them those behind are of no
+ * use. */
+void cache_disk_refill(struct cache *c, const struct cache_node *end);
+/* The dead must not come back from disk. */
+void cache_disk_forget(struct cache *c, const struct cache_dead *dead);
 
 /* ---- nodes (cache_node.c) ---- */
 

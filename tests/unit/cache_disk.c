@@ -278,12 +278,13 @@ static void the_queue_has_an_end(void **state)
 	diskkit_whole(&kit, 1, 3, 2);
 }
 
-static void note_written(void *arg, struct cache_disk_item *item)
+static bool note_written(void *arg, struct cache_disk_item *item)
 {
 	uint64_t *written = arg;
 
 	assert_null(item);
 	*written = diskkit_stats(&kit).written;
+	return true;
 }
 
 /* Asked for after ten writes, while the thread cannot have begun any. */
@@ -322,7 +323,7 @@ static void closing_at_once_drops_what_waits(void **state)
 
 struct caller { pthread_t thread; uint32_t seed; int n_end; };
 
-static void count_end(void *arg, struct cache_disk_item *item)
+static bool count_end(void *arg, struct cache_disk_item *item)
 {
 	struct caller *c = arg;
 
@@ -330,6 +331,7 @@ static void count_end(void *arg, struct cache_disk_item *item)
 		diskkit_item_fini(item, 1);
 	else
 		c->n_end++;
+	return true;
 }
 
 /* Puts, reads and drops the blocks of one path that all callers share. */

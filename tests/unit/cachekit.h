@@ -25,9 +25,12 @@ struct kit_prompt {
 	uint8_t choice[KIT_BLOCKS + 1];
 };
 
+extern const char kit_model[];
+
 struct cachekit {
 	struct sequence_layout layout;
 	struct cache *cache;
+	struct cache_disk *disk;        /* for the next cachekit_init(); NULL: none */
 	size_t node_bytes, state_bytes; /* what the cache counts for one; of an edge beyond the window */
 };
 
@@ -54,6 +57,7 @@ struct kit_run {
 	struct cache_find find;
 	struct sequence *seq;
 };
+/* Waits for what comes from disk. */
 void kit_lookup(struct cachekit *k, struct kit_run *r, const struct kit_prompt *p);
 /* Resumes, and checks what came. */
 void kit_resume(struct cachekit *k, struct kit_run *r);

@@ -204,7 +204,7 @@ struct diskkit_got {
 	bool done;
 };
 
-static void diskkit_got(void *arg, struct cache_disk_item *item)
+static bool diskkit_got(void *arg, struct cache_disk_item *item)
 {
 	struct diskkit_got *g = arg;
 	struct cache_disk_stats s;
@@ -220,6 +220,7 @@ static void diskkit_got(void *arg, struct cache_disk_item *item)
 		pthread_cond_signal(&g->c);
 	}
 	pthread_mutex_unlock(&g->m);
+	return true;
 }
 
 static void diskkit_wait(struct diskkit_got *g)
@@ -287,7 +288,7 @@ bool diskkit_exists(const char *path)
 
 /* ---- holding the thread ---- */
 
-static void diskkit_held(void *arg, struct cache_disk_item *item)
+static bool diskkit_held(void *arg, struct cache_disk_item *item)
 {
 	struct diskkit_hold *h = arg;
 
@@ -300,6 +301,7 @@ static void diskkit_held(void *arg, struct cache_disk_item *item)
 	h->gone = true;
 	pthread_cond_broadcast(&h->c);
 	pthread_mutex_unlock(&h->m);
+	return true;
 }
 
 void diskkit_hold(struct diskkit *k, struct diskkit_hold *h)
