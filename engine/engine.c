@@ -32,13 +32,12 @@ static char *engine_dir_name(const char *dir)
 	return name;
 }
 
-/* Half of all memory: free pages alone would be few on a machine that caches the model's files. */
-static size_t engine_default_state(void)
+size_t engine_memory_share(size_t n)
 {
 	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
 
 	must(pages > 0 && size > 0);
-	return (size_t)pages * (size_t)size / 2;
+	return (size_t)pages / n * (size_t)size;
 }
 
 static int engine_open_files(struct engine *e, const struct engine_options *o, struct buf *why)
@@ -68,7 +67,7 @@ static int engine_env_init(struct engine *e, const struct engine_options *o, str
 	env->model = e->model;
 	env->tokenizer = e->tokenizer;
 	env->max_context = o->max_context ? o->max_context : own;
-	env->max_state = o->state_bytes ? o->state_bytes : engine_default_state();
+	env->max_state = o->state_bytes ? o->state_bytes : engine_memory_share(2);
 	env->think = tokenizer_added(e->tokenizer, "<think>");
 	env->think_end = tokenizer_added(e->tokenizer, "</think>");
 	return 0;
@@ -115,6 +114,7 @@ static int engine_check_options(const struct engine_options *o, struct buf *why)
 	ENGINE_NOT_NEGATIVE(max_running)
 	ENGINE_NOT_NEGATIVE(max_queued)
 	ENGINE_NOT_NEGATIVE(ring_requests)
+	ENGINE_NOT_NEGATIVE(request_timeout)
 #undef ENGINE_NOT_NEGATIVE
 	return 0;
 }
@@ -136,11 +136,13 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 	e->items = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->items);
 	e->names = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->names);
 	e->count.epoch = 1;
+	e->request_timeout = o->request_timeout;
 	e->env.wake = engine_wake;
 	e->env.wake_arg = e;
 	e->name = o->model_name ? mem_strdup(o->model_name) : engine_dir_name(o->model_dir);
 	rc = engine_open_files(e, o, why);
 	rc = rc ? rc : engine_env_init(e, o, why);
+	rc = rc ? rc : engine_cache_open(e, o, why);
 	rc = rc ? rc : engine_open_machinery(e, o, why);
 	if (rc == 0 && (rc = -pthread_create(&e->thread, NULL, engine_thread_main, e)) != 0)
 		rc = buf_why(why, rc, "cannot start the engine thread");
@@ -169,6 +171,7 @@ void engine_close(struct engine **pe)
 	}
 	must(list_empty(&e->live));
 	scheduler_fini(&e->sched);
+	engine_cache_close(e);
 	ring_free(&e->ring);
 	free(e->logits);
 	free(e->items);
@@ -291,6 +294,8 @@ int engine_submit(struct engine *e, const struct generation_spec *spec, struct g
 		kset_unpin(&pins.kset);
 		return rc;
 	}
+	request_deadline(r, spec->deadline > 0 ? spec->deadline : e->request_timeout);
+	request_cache_lookup(r);
 	/* Before the engine thread knows of it: notify may be called at once. */
 	*ret_g = g;
 	rc = engine_queue(e, r, why);

@@ -213,9 +213,11 @@ void engine_repin(struct engine *e)
 			e->repin = NULL;
 		}
 		lock_drop(&e->lock);
-		if (r)
+		if (r) {
 			record_repinned(r->rec, kset_name(r->kset), kset_generation(r->kset), epoch,
 				r->n_prompt - r->task.left);
+			request_cache_repinned(r);
+		}
 		kset_unpin(&old);
 	} while (r);
 }

@@ -5,6 +5,7 @@
 #define ENGINE_ENGINE_PRIV_H
 
 #include "engine/base/lock.h"
+#include "engine/base/sha256.h"
 #include "engine/engine.h"
 #include "engine/model/forward.h"
 #include "engine/serve/request.h"
@@ -21,6 +22,9 @@ struct engine {
 	struct pool *pool;
 	struct request_env env;
 	struct ring *ring;
+	struct cache *cache;
+	char model_id[SHA256_HEX];
+	int request_timeout;       /* seconds; 0: none */
 	int max_queued;
 	pthread_t thread;
 	bool started;
@@ -56,6 +60,9 @@ struct engine {
 	struct engine_status count; /* all but step_age, state_bytes, n_threads */
 };
 
+/* An n-th of all memory. Of all, since free pages alone would be few on a machine that caches the model's files. */
+size_t engine_memory_share(size_t n);
+
 /* The engine thread. */
 void *engine_thread_main(void *e);
 
@@ -63,6 +70,10 @@ void *engine_thread_main(void *e);
 void engine_set_ran(struct engine *e, const struct kset *ks, int rc);
 /* And between two steps: the requests that are to go on with another set do so. */
 void engine_repin(struct engine *e);
+
+/* engine_cache.c: with the model open; also after a failure. */
+int engine_cache_open(struct engine *e, const struct engine_options *o, struct buf *why);
+void engine_cache_close(struct engine *e);
 
 /* engine_shadow.c, for the engine thread: a step begins and ends; what a batch of it is to be watched by. */
 void engine_shadow_begin(struct engine *e);

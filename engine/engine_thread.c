@@ -29,7 +29,7 @@ static struct request *engine_first(struct list *queue)
 
 static void engine_measure(struct engine *e, struct request *r)
 {
-	size_t now = r->seq ? sequence_bytes(r->seq) : 0;
+	size_t now = (r->seq ? sequence_bytes(r->seq) : 0) + request_cache_bytes(r);
 
 	atomic_fetch_add(&e->state_bytes, now - r->held);
 	r->held = now;
@@ -65,14 +65,25 @@ static void engine_fail_request(struct engine *e, struct request *r, int rc, con
 	engine_end(e, r, &end);
 }
 
-/* Ends the request if someone asked for it. */
+static bool engine_late(struct engine *e, struct request *r)
+{
+	char why[64];
+
+	if (!r->deadline_ns || clock_ns() < r->deadline_ns)
+		return false;
+	snprintf(why, sizeof why, "not done within %d s", r->deadline);
+	engine_fail_request(e, r, RC_TIMEOUT, why);
+	return true;
+}
+
+/* Ends the request if someone asked for it, or its time is over. */
 static bool engine_reap(struct engine *e, struct request *r)
 {
 	struct request_end end;
 	int why = generation_stopped(r->gen);
 
 	if (!why)
-		return false;
+		return engine_late(e, r);
 	request_cancelled(r, why, &end);
 	engine_end(e, r, &end);
 	return true;
@@ -86,8 +97,10 @@ static void engine_reap_all(struct engine *e, struct list *queue)
 		struct request *r = engine_request(list_entry(at, struct sched_task, link));
 
 		next = at->next;
-		if (!engine_reap(e, r))
-			r->task.paused = generation_backlogged(r->gen);
+		if (engine_reap(e, r))
+			continue;
+		r->task.paused = generation_backlogged(r->gen);
+		request_cache_poll(r);
 	}
 }
 
@@ -118,17 +131,39 @@ static bool engine_has_work(const struct engine *e)
 	return false;
 }
 
+static void engine_sooner(long long *at, long long t)
+{
+	if (t && (!*at || t < *at))
+		*at = t;
+}
+
+/* How long to sleep at most, in milliseconds, until a deadline passes; -1: for ever. */
+static long engine_patience(const struct engine *e)
+{
+	const struct list *queue[] = { &e->sched.running, &e->sched.waiting };
+	long long at = 0, now = clock_ns();
+
+	for (int i = 0; i < 2; i++)
+		list_each(t, queue[i], struct sched_task, link) {
+			engine_sooner(&at, engine_request(t)->deadline_ns);
+			engine_sooner(&at, t->held ? engine_request(t)->cache.wait_until : 0);
+		}
+	return !at ? -1 : at <= now ? 0 : (long)((at - now) / 1000000) + 1;
+}
+
 /* Moves what was submitted to the scheduler, waiting when there is nothing to do. False when closing. */
 static bool engine_collect(struct engine *e)
 {
 	bool work = engine_has_work(e), go;
+	long patience = work ? 0 : engine_patience(e);
 	struct list got;
 
 	list_init(&got);
 	atomic_store(&e->busy, work);
 	lock_take(&e->lock);
 	while (!work && !e->stopping && !e->woken && list_empty(&e->incoming))
-		lock_wait(&e->lock, &e->cond, -1);
+		if (lock_wait(&e->lock, &e->cond, patience))
+			break;
 	e->woken = false;
 	go = !e->stopping;
 	while (!list_empty(&e->incoming)) {
@@ -184,6 +219,7 @@ static void engine_admit(struct engine *e)
 		e->count.queued--;
 		e->count.running++;
 		e->count.prompt_tokens += (uint64_t)r->n_prompt;
+		e->count.cached_tokens += (uint64_t)r->usage.cached_tokens;
 		lock_drop(&e->lock);
 	}
 }
@@ -210,16 +246,26 @@ static void engine_advance(struct engine *e, struct request *r, int n, const flo
 	struct request_end end;
 
 	request_computed(r, n);
-	engine_measure(e, r);
-	if (!logits)
+	if (!logits) {
+		request_cache_publish(r);
+		engine_measure(e, r);
 		return;
+	}
 	lock_take(&e->lock);
 	e->count.generated_tokens++;
 	lock_drop(&e->lock);
-	if (request_sample(r, e->work, logits, &end))
+	if (request_sample(r, e->work, logits, &end)) {
+		/* Before the end is told: the next turn may come at once. */
+		if (end.finish != GEN_ERROR) {
+			request_cache_publish(r);
+			request_cache_finish(r);
+		}
 		engine_end(e, r, &end);
-	else
+	} else {
 		generation_flush(r->gen);
+		request_cache_publish(r);
+		engine_measure(e, r);
+	}
 }
 
 /* The forward pass over items [0, n), which agree in set and numerics. Changes nothing when it fails. */

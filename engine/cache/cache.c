@@ -337,6 +337,19 @@ void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SE
 	cache_bury(&dead);
 }
 
+void cache_publish_state(struct cache *c, struct cache_path *p, struct sequence_state *state)
+{
+	struct cache_dead dead = { 0 };
+
+	if (p->stopped || sequence_state_edge(state) != (int64_t)p->at->depth * SEQUENCE_BLOCK)
+		return;
+	must(!p->resume);
+	lock_take(&c->lock);
+	cache_keep_state(c, p->at, state, &dead);
+	lock_drop(&c->lock);
+	cache_bury(&dead);
+}
+
 int64_t cache_path_blocks(const struct cache_path *p)
 {
 	return p->at ? p->at->depth : 0;

@@ -72,6 +72,9 @@ int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s);
  * more blocks. */
 void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], const struct sequence *s,
 	struct sequence_state *state);
+/* The state at the end of what was published, for which it was not yet known whether it is worth keeping. A reference
+ * is taken; where the path does not end at its edge nothing happens. */
+void cache_publish_state(struct cache *c, struct cache_path *p, struct sequence_state *state);
 /* Blocks the path has: publish continues here. After a lookup those reused; blocks that matched beyond are published
  * like new ones, which finds them there and adds the state. */
 int64_t cache_path_blocks(const struct cache_path *p);

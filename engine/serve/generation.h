@@ -23,6 +23,7 @@ struct generation_spec {
 	enum gen_effort effort;
 	int max_tokens;               /* <= 0: what fits the context */
 	struct gen_sampling sampling;
+	int deadline;                 /* seconds from now, then it ends with RC_TIMEOUT; 0: the engine's limit */
 	bool parse;                   /* split reasoning, content, tool calls; false: all is content */
 	const char *id;               /* request id; NULL: made up */
 	const char *label;            /* where from: "http", "probe:recall", ... */

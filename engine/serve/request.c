@@ -2,6 +2,7 @@
  * request.c - one request on its way through the engine: prompt in, tokens out, how it ended.
  * Threads: who submits makes it, then it is the engine thread's. Locks: generation, record. */
 #include "engine/serve/request.h"
+#include "engine/base/clock.h"
 #include "engine/base/hexid.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -115,6 +116,7 @@ static int request_limits(struct request *r, const struct generation_spec *spec,
 		return buf_why(why, RC_TOO_LARGE,
 			       "max_tokens: prompt %d and answer %d need %zu bytes of state, there are %zu",
 			       r->n_prompt, r->max_out, r->need, env->max_state);
+	request_cache_need(r);
 	return 0;
 }
 
@@ -278,6 +280,7 @@ void request_free(struct request **pr)
 	if (!r)
 		return;
 	*pr = NULL;
+	request_cache_drop(r);
 	sequence_free(&r->seq);
 	sampler_free(&r->sampler);
 	completion_free(&r->parser);
@@ -289,6 +292,12 @@ void request_free(struct request **pr)
 }
 
 /* ---- running ---- */
+
+void request_deadline(struct request *r, int seconds)
+{
+	r->deadline = seconds;
+	r->deadline_ns = seconds > 0 ? clock_ns() + seconds * 1000000000LL : 0;
+}
 
 struct kset *request_repin(struct request *r, struct kset *ks)
 {
@@ -302,9 +311,11 @@ int request_admit(struct request *r)
 {
 	int rc = sequence_new(&r->env->model->layout, &r->seq);
 
-	if (rc == 0)
-		record_admitted(r->rec);
-	return rc;
+	if (rc)
+		return rc;
+	request_cache_resume(r);
+	record_admitted(r->rec);
+	return 0;
 }
 
 const int32_t *request_tokens(const struct request *r)
@@ -317,6 +328,8 @@ void request_computed(struct request *r, int n)
 	if (r->task.left) {
 		must(n <= r->task.left);
 		r->task.left -= n;
+	} else {
+		request_cache_fed(r, r->next);
 	}
 }
 
@@ -408,6 +421,7 @@ void request_close(struct request *r, const struct request_end *end)
 	unsigned flags = end->flags & ~(unsigned)COMPLETION_NO_END; /* the detail says so already */
 	struct buf detail = { 0 };
 
+	request_cache_drop(r);
 	sequence_free(&r->seq);
 	buf_adds(&detail, buf_str(&end->detail));
 	if (flags) {

@@ -10,6 +10,7 @@
 #include "engine/model/model.h"
 #include "engine/model/numerics.h"
 #include "engine/serve/record_put.h"
+#include "engine/serve/request_cache.h"
 #include "engine/serve/sampler.h"
 #include "engine/serve/scheduler.h"
 #include "engine/text/tokenizer.h"
@@ -20,6 +21,7 @@ struct request_env {
 	const struct tokenizer *tokenizer;
 	int max_context;
 	size_t max_state;          /* bytes for all sequences */
+	struct cache *cache;
 	int32_t think, think_end;  /* token ids, -1 if the tokenizer has none */
 	void (*wake)(void *arg); void *wake_arg;
 };
@@ -45,11 +47,14 @@ struct request {
 	int max_out;
 	bool max_is_context;       /* max_out is what fits, not what was asked for */
 	bool ignore_eos, logprobs;
+	long long deadline_ns;     /* clock_ns(); 0: none */
+	int deadline;              /* the seconds it was */
 	struct gen_usage usage;
 	struct sampler *sampler;
 	struct completion *parser;
 	struct sequence *seq;      /* from admission on */
-	size_t need, held;         /* state bytes at full length; now */
+	struct request_cache cache;
+	size_t need, held;         /* state bytes at full length, with what the cache part keeps; now */
 };
 
 /* Renders, tokenizes, checks. On success the consumer's reference is in *ret_g and `pins->kset` is taken
@@ -59,9 +64,11 @@ int request_new(const struct request_env *env, const struct generation_spec *spe
 /* Frees all but what the consumer and the ring hold. Has finished, or was never queued. */
 void request_free(struct request **r);
 
+/* From now on it may take so many seconds; 0: any. */
+void request_deadline(struct request *r, int seconds);
 /* Goes on with another set (takes over the pin); returns the one so far, to be unpinned. */
 struct kset *request_repin(struct request *r, struct kset *ks);
-/* Makes the sequence. -ENOMEM. */
+/* Makes the sequence, with what the cache has of it. -ENOMEM. */
 int request_admit(struct request *r);
 
 /* How a request ended, before its consumer knows. */

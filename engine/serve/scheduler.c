@@ -42,9 +42,12 @@ void scheduler_put(struct scheduler *s, struct sched_task *t)
 
 struct sched_task *scheduler_next(const struct scheduler *s)
 {
-	if (list_empty(&s->waiting) || s->n_running >= s->max_running)
+	if (s->n_running >= s->max_running)
 		return NULL;
-	return list_entry(s->waiting.next, struct sched_task, link);
+	list_each(t, &s->waiting, struct sched_task, link)
+		if (!t->held)
+			return t;
+	return NULL;
 }
 
 void scheduler_admit(struct scheduler *s, struct sched_task *t)

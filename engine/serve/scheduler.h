@@ -17,6 +17,7 @@ struct sched_task {
 	struct numerics numerics;
 	int left;                  /* prompt tokens not yet computed; 0: decoding, one token a step */
 	bool paused;               /* takes no part for now */
+	bool held;                 /* not to be admitted yet; those behind it may be */
 	int share;                 /* tokens in the planned step */
 };
 
@@ -49,7 +50,7 @@ void scheduler_init(struct scheduler *s, int budget, int max_running);
 void scheduler_fini(struct scheduler *s);
 
 void scheduler_put(struct scheduler *s, struct sched_task *t);
-/* The next to admit, if there is one and a place is free; it stays where it is until scheduler_admit. */
+/* The next to admit, the oldest that is not held, if there is one and a place is free; it stays where it is until scheduler_admit. */
 struct sched_task *scheduler_next(const struct scheduler *s);
 void scheduler_admit(struct scheduler *s, struct sched_task *t);
 /* From whichever queue. */

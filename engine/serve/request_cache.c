@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT
+ * request_cache.c - a request and the prefix cache: what it finds there, and what it leaves there.
+ * Threads: who submits looks up, then it is the engine thread's. Locks: cache, record, generation, one at a time. */
+#include "engine/serve/request_cache.h"
+#include "engine/base/clock.h"
+#include "engine/base/must.h"
+#include "engine/cache/cache_numbers.h"
+#include "engine/serve/request.h"
+
+#include <string.h>
+
+#define REQUEST_CACHE_STATES 8              /* every so many blocks a state */
+#define REQUEST_CACHE_WAIT_NS 5000000000LL  /* for the disk */
+
+/* ---- memory ---- */
+
+void request_cache_need(struct request *r)
+{
+	const struct sequence_layout *l = &r->env->model->layout;
+	int64_t most = ((int64_t)r->n_prompt + r->max_out) / SEQUENCE_BLOCK * SEQUENCE_BLOCK;
+	size_t bytes = most > 0 ? sequence_state_bytes(l, most) : 0;
+
+	if (!r->env->cache || bytes > r->env->max_state - r->need)
+		return;
+	r->cache.edge_bytes = bytes;
+	r->need += bytes;
+}
+
+size_t request_cache_bytes(const struct request *r)
+{
+	const struct sequence_state *st = r->cache.edge;
+
+	return st ? sequence_state_bytes(&r->env->model->layout, sequence_state_edge(st)) : 0;
+}
+
+/* ---- finding ---- */
+
+/* Where the token begins in the prompt's text. */
+static int64_t request_cache_byte(const struct request *r, int64_t token)
+{
+	int64_t at = 0;
+
+	if (token < 0)
+		return -1;
+	for (int64_t i = 0; i < token; i++) {
+		size_t len;
+
+		tokenizer_bytes(r->env->tokenizer, r->prompt[i], &len);
+		at += (int64_t)len;
+	}
+	return at;
+}
+
+static void request_cache_tell(struct request *r)
+{
+	const struct cache_find *f = &r->cache.find;
+
+	record_cached(r->rec, (int)f->reused, cache_miss_name(f->miss), request_cache_byte(r, f->diff_token));
+}
+
+void request_cache_lookup(struct request *r)
+{
+	struct request_cache *c = &r->cache;
+
+	if (!r->env->cache)
+		return;
+	cache_numbers(r->kset, &r->task.numerics, c->numbers);
+	c->decode = cache_phases_agree(r->kset);
+	cache_lookup(r->env->cache, c->numbers, r->prompt, r->n_prompt, &c->path, &c->find);
+	r->task.held = c->find.waiting;
+	c->wait_until = clock_ns() + REQUEST_CACHE_WAIT_NS;
+	request_cache_tell(r);
+	if (c->find.miss == CACHE_OFF)
+		request_cache_drop(r);
+}
+
+void request_cache_poll(struct request *r)
+{
+	struct request_cache *c = &r->cache;
+
+	if (!r->task.held || !c->path)
+		return;
+	r->task.held = !cache_ready(r->env->cache, c->path, &c->find) && clock_ns() < c->wait_until;
+}
+
+void request_cache_resume(struct request *r)
+{
+	struct request_cache *c = &r->cache;
+
+	if (!c->path)
+		return;
+	cache_ready(r->env->cache, c->path, &c->find);
+	(void)cache_resume(r->env->cache, c->path, r->seq); /* without memory it begins empty */
+	c->find.reused = sequence_pos(r->seq);
+	must(c->find.reused < r->n_prompt && c->find.reused == cache_path_blocks(c->path) * SEQUENCE_BLOCK);
+	c->next = cache_path_blocks(c->path);
+	r->task.left = r->n_prompt - (int)c->find.reused;
+	r->usage.cached_tokens = (int)c->find.reused;
+	generation_set_usage(r->gen, &r->usage);
+	request_cache_tell(r);
+}
+
+void request_cache_repinned(struct request *r)
+{
+	struct request_cache *c = &r->cache;
+	uint8_t now[sizeof c->numbers];
+
+	if (!c->path)
+		return;
+	c->decode = cache_phases_agree(r->kset);
+	cache_numbers(r->kset, &r->task.numerics, now);
+	if (memcmp(now, c->numbers, sizeof now) == 0)
+		return;
+	request_cache_drop(r);
+	if (!r->seq)
+		request_cache_lookup(r);
+}
+
+/* ---- publishing ---- */
+
+void request_cache_fed(struct request *r, int32_t token)
+{
+	r->cache.recent[(sequence_pos(r->seq) - 1) % SEQUENCE_BLOCK] = token;
+}
+
+static bool request_cache_finite(const float *x, size_t n)
+{
+	size_t bad = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, &x[i], sizeof bits);
+		bad += (bits & 0x7f800000u) == 0x7f800000u;
+	}
+	return bad == 0;
+}
+
+/* What a later request continues from must be numbers, or it would fail for this one's fault. */
+static bool request_cache_block_good(const struct request *r, int64_t i)
+{
+	const struct sequence_layout *l = &r->env->model->layout;
+	struct sequence_block *b = sequence_share(r->seq, i);
+	bool good = true;
+
+	for (int y = 0; y < l->n_layer; y++)
+		for (int k = 0; k < SEQUENCE_N_ROWS; k++) {
+			const float *x = sequence_block_rows(l, b, y, (enum sequence_rows)k);
+
+			if (x)
+				good = good && request_cache_finite(x, (size_t)(SEQUENCE_BLOCK / l->layer[y].ratio) *
+					(size_t)l->layer[y].dim[k]);
+		}
+	sequence_block_unref(&b);
+	return good;
+}
+
+static bool request_cache_state_good(const struct request *r, struct sequence_state *st)
+{
+	const struct sequence_layout *l = &r->env->model->layout;
+
+	for (int y = 0; y < l->n_layer; y++)
+		for (int t = 0; t < SEQUENCE_N_TAIL; t++) {
+			int64_t n;
+			const float *x = sequence_state_rows(l, st, y, (enum sequence_tail)t, &n);
+
+			if (x && !request_cache_finite(x, (size_t)n * (size_t)l->layer[y].width[t]))
+				return false;
+		}
+	return true;
+}
+
+static bool request_cache_wants_state(const struct request *r, int64_t edge)
+{
+	const struct cache_find *f = &r->cache.find;
+	int64_t last = (int64_t)(r->n_prompt - 1) / SEQUENCE_BLOCK * SEQUENCE_BLOCK;
+
+	return edge == last || (edge == f->matched && edge > f->reused) ||
+		edge % (REQUEST_CACHE_STATES * SEQUENCE_BLOCK) == 0;
+}
+
+/* The last edge up to which the request may publish: decode steps count only if prefill has their bits. */
+static int64_t request_cache_end(const struct request *r)
+{
+	int64_t pos = sequence_pos(r->seq);
+
+	if (!r->cache.decode && pos > r->n_prompt)
+		pos = r->n_prompt;
+	return pos / SEQUENCE_BLOCK * SEQUENCE_BLOCK;
+}
+
+/* The state at the edge of block `next`, if someone wants it; NULL also when memory is short. False when it is not
+ * fit to be published. */
+static bool request_cache_state(struct request *r, int64_t edge, bool keep, struct sequence_state **ret_st)
+{
+	*ret_st = NULL;
+	if (!keep && !request_cache_wants_state(r, edge))
+		return true;
+	if (!sequence_can_save(r->seq, edge) || sequence_save(r->seq, edge, ret_st))
+		return true;
+	if (request_cache_state_good(r, *ret_st))
+		return true;
+	sequence_state_unref(ret_st);
+	return false;
+}
+
+static void request_cache_tokens(const struct request *r, int64_t block, int32_t token[SEQUENCE_BLOCK])
+{
+	for (int i = 0; i < SEQUENCE_BLOCK; i++) {
+		int64_t pos = block * SEQUENCE_BLOCK + i;
+
+		token[i] = pos < r->n_prompt ? r->prompt[pos] : r->cache.recent[i];
+	}
+}
+
+/* False when the path is to take no more. */
+static bool request_cache_block(struct request *r, bool keep)
+{
+	struct request_cache *c = &r->cache;
+	int64_t edge = (c->next + 1) * SEQUENCE_BLOCK;
+	int32_t token[SEQUENCE_BLOCK];
+	struct sequence_state *st;
+
+	if (!request_cache_block_good(r, c->next) || !request_cache_state(r, edge, keep, &st))
+		return false;
+	request_cache_tokens(r, c->next, token);
+	cache_publish(r->env->cache, c->path, token, r->seq, request_cache_wants_state(r, edge) ? st : NULL);
+	c->next++;
+	sequence_state_unref(&c->edge);
+	if (keep)
+		c->edge = st;
+	else
+		sequence_state_unref(&st);
+	return cache_path_blocks(c->path) == c->next;
+}
+
+void request_cache_publish(struct request *r)
+{
+	struct request_cache *c = &r->cache;
+	int64_t end;
+
+	if (!c->path)
+		return;
+	end = request_cache_end(r);
+	while ((c->next + 1) * SEQUENCE_BLOCK <= end) {
+		bool last = (c->next + 1) * SEQUENCE_BLOCK == end && r->task.left == 0 && c->edge_bytes > 0;
+
+		if (!request_cache_block(r, last)) {
+			request_cache_drop(r);
+			return;
+		}
+	}
+}
+
+void request_cache_finish(struct request *r)
+{
+	struct request_cache *c = &r->cache;
+
+	if (c->path && c->edge)
+		cache_publish_state(r->env->cache, c->path, c->edge);
+}
+
+void request_cache_drop(struct request *r)
+{
+	if (r->cache.path)
+		cache_release(r->env->cache, &r->cache.path);
+	sequence_state_unref(&r->cache.edge);
+	r->task.held = false;
+}
