@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ * warmkit.c - the tiny model with a prefix cache, asked for answers that are compared bit for bit with cold ones.
+ * Threads: the test's and the engine's. Locks: none. */
+#include "tests/unit/warmkit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct engine *warm_open(const struct engine_options *with)
+{
+	const char *top = getenv("top_srcdir");
+	struct engine_options o = *with;
+	struct engine *e = NULL;
+	struct buf why = { 0 };
+	char dir[4096];
+
+	snprintf(dir, sizeof dir, "%s/etc/tiny", top ? top : ".");
+	o.model_dir = dir;
+	if (engine_open(&o, &e, &why))
+		fail_msg("%s", buf_str(&why));
+	return e;
+}
+
+void warm_grow(struct warm_prompt *p, uint32_t seed, int n)
+{
+	uint32_t x = seed * 2654435761u + 1;
+
+	assert_true(p->n + n <= WARM_MAX_PROMPT);
+	while (n-- > 0) {
+		x = x * 1664525u + 1013904223u;
+		p->token[p->n++] = 260 + (int32_t)((x >> 8) % 1700u);
+	}
+}
+
+void warm_grow_answer(struct warm_prompt *p, const struct warm_answer *a)
+{
+	assert_true(p->n + a->n <= WARM_MAX_PROMPT);
+	memcpy(p->token + p->n, a->token, (size_t)a->n * sizeof *a->token);
+	p->n += a->n;
+}
+
+struct generation_spec warm_spec(const struct warm_prompt *p, int max_tokens)
+{
+	struct generation_spec s = { .tokens = p->token, .n_tokens = p->n, .max_tokens = max_tokens };
+
+	s.sampling.top_p = 1;
+	s.sampling.repetition_penalty = 1;
+	s.sampling.ignore_eos = true;
+	s.sampling.logprobs = true;
+	return s;
+}
+
+struct generation *warm_submit(struct engine *e, const struct generation_spec *s)
+{
+	struct generation *g = NULL;
+	struct buf why = { 0 };
+
+	if (engine_submit(e, s, &g, &why))
+		fail_msg("%s", buf_str(&why));
+	return g;
+}
+
+static void warm_record(struct engine *e, const char *id, struct warm_answer *a)
+{
+	struct record *r = engine_record(e, id);
+	int32_t *ids;
+	int n_prompt;
+
+	assert_non_null(r);
+	record_view(r, &a->view);
+	a->n = record_tokens(r, &ids, &n_prompt) - n_prompt;
+	assert_true(a->n <= WARM_MAX_OUT);
+	memcpy(a->token, ids + n_prompt, (size_t)a->n * sizeof *ids);
+	free(ids);
+	record_unref(&r);
+}
+
+struct warm_answer warm_read(struct engine *e, struct generation **g)
+{
+	struct warm_answer a = { 0 };
+	struct gen_event ev;
+	bool end = false;
+
+	while (!end) {
+		assert_int_equal(generation_wait(*g, &ev, -1), 0);
+		if (ev.kind == GEN_EV_LOGPROB) {
+			assert_true(a.n_logprob < WARM_MAX_OUT);
+			a.logprob[a.n_logprob++] = ev.lp.logprob;
+		}
+		end = ev.kind == GEN_EV_FINISH;
+		a.finish = ev.finish;
+		a.rc = ev.rc;
+		gen_event_fini(&ev);
+	}
+	generation_usage(*g, &a.usage);
+	warm_record(e, generation_id(*g), &a);
+	generation_unref(g);
+	return a;
+}
+
+struct warm_answer warm_ask(struct engine *e, const struct warm_prompt *p, int max_tokens)
+{
+	struct generation_spec s = warm_spec(p, max_tokens);
+	struct generation *g = warm_submit(e, &s);
+	struct warm_answer a = warm_read(e, &g);
+
+	assert_int_equal(a.finish, GEN_LENGTH);
+	assert_int_equal(a.n, max_tokens);
+	assert_int_equal(a.view.reused_tokens, a.usage.cached_tokens);
+	return a;
+}
+
+void warm_same(const struct warm_answer *a, const struct warm_answer *b)
+{
+	assert_int_equal(a->n, b->n);
+	assert_int_equal(a->n_logprob, a->n);
+	assert_int_equal(b->n_logprob, b->n);
+	assert_memory_equal(a->token, b->token, (size_t)a->n * sizeof *a->token);
+	assert_memory_equal(a->logprob, b->logprob, (size_t)a->n * sizeof *a->logprob);
+}
+
+int warm_most(int n)
+{
+	return (n - 1) / SEQUENCE_BLOCK * SEQUENCE_BLOCK;
+}
+
+void warm_idle(struct engine *e)
+{
+	struct engine_status st;
+	struct cache_stats c;
+
+	engine_status(e, &st);
+	cache_stats(engine_cache(e), &c);
+	assert_int_equal(st.running + st.queued, 0);
+	assert_int_equal(st.state_bytes, 0);
+	assert_int_equal(c.pinned, 0);
+	assert_true(c.bytes <= c.budget);
+}

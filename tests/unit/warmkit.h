@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * warmkit.h - the tiny model with a prefix cache, asked for answers that are compared bit for bit with cold ones.
+ * Threads: the test's and the engine's. Locks: none. */
+#ifndef TESTS_WARMKIT_H
+#define TESTS_WARMKIT_H
+
+#include "engine/engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define WARM_MAX_OUT 160
+#define WARM_MAX_PROMPT 2048
+#define WARM_ENOUGH ((size_t)64 << 20) /* bytes of cache that no test fills */
+
+struct warm_answer {
+	int n, n_logprob;
+	int32_t token[WARM_MAX_OUT];
+	float logprob[WARM_MAX_OUT];
+	enum gen_finish finish;
+	int rc;
+	struct gen_usage usage;
+	struct record_view view;
+};
+
+/* A conversation so far. */
+struct warm_prompt {
+	int32_t token[WARM_MAX_PROMPT];
+	int n;
+};
+
+/* With cache_bytes and the rest as given. */
+struct engine *warm_open(const struct engine_options *with);
+/* n more tokens, the same for the same seed. */
+void warm_grow(struct warm_prompt *p, uint32_t seed, int n);
+void warm_grow_answer(struct warm_prompt *p, const struct warm_answer *a);
+/* Greedy, with logprobs, never ended by the end-of-sentence token. */
+struct generation_spec warm_spec(const struct warm_prompt *p, int max_tokens);
+struct generation *warm_submit(struct engine *e, const struct generation_spec *s);
+/* Reads to the end and lets go. */
+struct warm_answer warm_read(struct engine *e, struct generation **g);
+struct warm_answer warm_ask(struct engine *e, const struct warm_prompt *p, int max_tokens);
+/* The same tokens and the same bits of their logprobs. */
+void warm_same(const struct warm_answer *a, const struct warm_answer *b);
+/* What a prompt of n tokens can have at most from the cache. */
+int warm_most(int n);
+/* Nothing is pinned or running any more. */
+void warm_idle(struct engine *e);
+
+#endif
