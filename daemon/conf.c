@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum conf_kind { CONF_PATH, CONF_TEXT, CONF_INT, CONF_SIZE, CONF_LEVEL, CONF_LISTEN, CONF_MODE };
+enum conf_kind { CONF_PATH, CONF_TEXT, CONF_INT, CONF_SIZE, CONF_LEVEL, CONF_LISTEN, CONF_MODE,
+		 CONF_SHARE, CONF_DISK };
 
 const struct conf_row conf_table[CONF_COUNT] = {
 #define CONF(section, key, kind, low, high, def, when, text) \
@@ -94,7 +95,7 @@ static long long conf_number(const char *s, int kind)
 		return -1;
 	errno = 0;
 	n = strtoll(s, &end, kind == CONF_MODE ? 8 : 10);
-	if (kind == CONF_SIZE && *end)
+	if ((kind == CONF_SIZE || kind == CONF_SHARE) && *end)
 		switch (*end++) {
 		case 'K': shift = 10; break;
 		case 'M': shift = 20; break;
@@ -111,12 +112,18 @@ static int conf_check(const struct conf_row *row, const char *value, struct buf 
 	long long n;
 	int port;
 
+	if (row->kind == CONF_SHARE && strcmp(value, "auto") == 0)
+		return 0;
 	switch ((enum conf_kind)row->kind) {
+	case CONF_DISK:
+		return !strcmp(value, "yes") || !strcmp(value, "no") || *value == '/' ? 0 :
+		       buf_why(why, RC_CONFIG, "%s: '%s' is neither yes, no nor an absolute path", row->key, value);
 	case CONF_PATH:
 	case CONF_TEXT:
 		return *value ? 0 : buf_why(why, RC_CONFIG, "%s: must not be empty", row->key);
 	case CONF_INT:
 	case CONF_SIZE:
+	case CONF_SHARE:
 	case CONF_MODE:
 		n = conf_number(value, row->kind);
 		if (n >= row->low && n <= row->high)
@@ -153,9 +160,10 @@ const char *conf_text(const struct conf *c, enum conf_key key)
 
 long long conf_int(const struct conf *c, enum conf_key key)
 {
-	long long n = conf_number(c->value[key], conf_table[key].kind);
+	long long n = conf_table[key].kind == CONF_SHARE && !strcmp(c->value[key], "auto") ? CONF_AUTO :
+		conf_number(c->value[key], conf_table[key].kind);
 
-	must(n >= 0);
+	must(n >= 0 || n == CONF_AUTO);
 	return n;
 }
 

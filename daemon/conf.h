@@ -53,7 +53,8 @@ int conf_load(struct conf *c, const char *path, struct buf *why);
 int conf_parse(struct conf *c, const char *name, const char *text, size_t len, struct buf *why);
 
 const char *conf_text(const struct conf *c, enum conf_key key);
-/* Of an INT, SIZE or MODE. */
+#define CONF_AUTO (-2LL) /* "auto" of a SHARE */
+/* Of an INT, SIZE, SHARE or MODE. */
 long long conf_int(const struct conf *c, enum conf_key key);
 /* ADDR:PORT in its parts; [::1]:80 loses its brackets. RC_CONFIG. */
 int conf_split_listen(const char *text, char addr[64], int *ret_port, struct buf *why);

@@ -262,10 +262,25 @@ struct daemon_open {
 	int rc;
 };
 
+/* Where the prefix cache has its files, or NULL; malloc'd. */
+static char *daemon_cache_dir(const struct conf *c)
+{
+	const char *disk = conf_text(c, CONF_disk);
+	struct buf dir = { 0 };
+
+	if (!strcmp(disk, "no") || conf_int(c, CONF_memory) == 0)
+		return NULL;
+	if (*disk == '/')
+		return mem_strdup(disk);
+	buf_printf(&dir, "%s/cache", conf_text(c, CONF_state));
+	return buf_take(&dir);
+}
+
 static void daemon_open_run(struct ops_job *j)
 {
 	struct daemon_open *o = list_entry(j, struct daemon_open, job);
 	const struct conf *c = &o->daemon->conf;
+	char *dir = daemon_cache_dir(c);
 	const struct engine_options e = {
 		.model_dir = conf_text(c, CONF_model),
 		.model_name = *conf_text(c, CONF_model_name) ? conf_text(c, CONF_model_name) : NULL,
@@ -276,9 +291,15 @@ static void daemon_open_run(struct ops_job *j)
 		.max_queued = (int)conf_int(c, CONF_max_queued),
 		.ring_requests = (int)conf_int(c, CONF_ring_requests),
 		.ring_bytes = (size_t)conf_int(c, CONF_ring_bytes),
+		.request_timeout = (int)conf_int(c, CONF_request_timeout),
+		.cache_bytes = conf_int(c, CONF_memory) == CONF_AUTO ? SIZE_MAX : (size_t)conf_int(c, CONF_memory),
+		.cache_dir = dir,
+		.cache_disk_bytes = (size_t)conf_int(c, CONF_disk_bytes),
+		.cache_write_rate = (size_t)conf_int(c, CONF_write_rate),
 	};
 
 	o->rc = engine_open(&e, &o->engine, &o->why);
+	free(dir);
 }
 
 static int daemon_fail(struct daemon *d, int code, const char *event, const char *why)
@@ -332,8 +353,11 @@ static void daemon_open_done(struct ops_job *j)
 	d->loading = false;
 	d->engine = o->engine;
 	ops_yield(d->ops); /* the pool and the engine thread were started from it */
-	if (d->engine)
+	if (d->engine) {
 		kernels_adopt(d);
+		if (*engine_cache_disk_why(d->engine))
+			log_event(LOG_LV_WARN, "cache_disk_unusable", "why=%s", LOGQ(engine_cache_disk_why(d->engine)));
+	}
 	if (d->stopping)
 		daemon_hurry(d);
 	else if (o->rc)

@@ -36,7 +36,7 @@ struct engine_options {
 	int max_queued;           /* requests waiting; more are RC_BUSY; 0: default 256 */
 	size_t state_bytes;       /* KV and compressor state of all requests; 0: half of all memory */
 	size_t cache_bytes;       /* prefix cache in memory; SIZE_MAX: an eighth of all memory; 0: off */
-	const char *cache_dir;    /* prefix cache on disk; NULL: none */
+	const char *cache_dir;    /* prefix cache on disk; NULL or empty: none. One that fails is left out */
 	size_t cache_disk_bytes, cache_write_rate; /* cache_disk.h */
 	int request_timeout;      /* seconds that a request may take, from its submission on; 0: no limit */
 	int ring_requests;        /* finished requests kept for inspection; 0: default 256 */
@@ -129,8 +129,9 @@ void engine_status(struct engine *e, struct engine_status *ret_s);
 /* ---- the prefix cache (cache.h): any thread ---- */
 
 struct cache *engine_cache(struct engine *e);
-/* NULL: no disk cache. */
+/* NULL: no disk cache, since none was asked for or it could not be opened: then engine_cache_disk_why() says why. */
 struct cache_disk *engine_cache_disk(struct engine *e);
+const char *engine_cache_disk_why(struct engine *e);
 /* Recomputes the tokens [0, n) on the calling thread with the active set and numerics, whatever is cached, into a
  * fresh sequence; for cache verify. -ENOMEM, RC_TOO_LARGE, RC_CANCELLED, RC_KERNEL. The caller frees. */
 int engine_recompute(struct engine *e, const int32_t *token, int64_t n, const atomic_bool *cancel,

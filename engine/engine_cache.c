@@ -7,8 +7,24 @@
 #include "engine/engine_priv.h"
 
 #define ENGINE_RECOMPUTE_CHUNK 512
+#define ENGINE_CACHE_CLOSE 5.0 /* seconds in which what is queued for the disk may still be written */
 
 /* ---- open and close ---- */
+
+/* A disk cache that cannot be had is no reason not to serve. */
+static void engine_cache_open_disk(struct engine *e, const struct engine_options *o)
+{
+	const struct cache_disk_options d = {
+		.dir = o->cache_dir,
+		.layout = &e->model->layout,
+		.model_id = e->model_id,
+		.bytes = o->cache_disk_bytes,
+		.write_rate = o->cache_write_rate,
+	};
+
+	if (o->cache_dir && *o->cache_dir && cache_disk_open(&d, &e->cache_disk, &e->cache_disk_why) < 0)
+		e->cache_disk = NULL;
+}
 
 int engine_cache_open(struct engine *e, const struct engine_options *o, struct buf *why)
 {
@@ -23,6 +39,8 @@ int engine_cache_open(struct engine *e, const struct engine_options *o, struct b
 
 	if (rc)
 		return rc;
+	engine_cache_open_disk(e, o);
+	c.disk = e->cache_disk;
 	rc = cache_new(&c, &e->cache);
 	if (rc)
 		return buf_why(why, rc, "no memory for the prefix cache");
@@ -33,6 +51,8 @@ int engine_cache_open(struct engine *e, const struct engine_options *o, struct b
 void engine_cache_close(struct engine *e)
 {
 	cache_free(&e->cache);
+	cache_disk_close(&e->cache_disk, ENGINE_CACHE_CLOSE);
+	buf_fini(&e->cache_disk_why);
 }
 
 struct cache *engine_cache(struct engine *e)
@@ -42,8 +62,12 @@ struct cache *engine_cache(struct engine *e)
 
 struct cache_disk *engine_cache_disk(struct engine *e)
 {
-	(void)e;
-	return NULL;
+	return e->cache_disk;
+}
+
+const char *engine_cache_disk_why(struct engine *e)
+{
+	return buf_str(&e->cache_disk_why);
 }
 
 /* ---- computing afresh ---- */

@@ -23,6 +23,8 @@ struct engine {
 	struct request_env env;
 	struct ring *ring;
 	struct cache *cache;
+	struct cache_disk *cache_disk;
+	struct buf cache_disk_why;
 	char model_id[SHA256_HEX];
 	int request_timeout;       /* seconds; 0: none */
 	int max_queued;

@@ -343,10 +343,11 @@ void cache_publish_state(struct cache *c, struct cache_path *p, struct sequence_
 
 	if (p->stopped || sequence_state_edge(state) != (int64_t)p->at->depth * SEQUENCE_BLOCK)
 		return;
-	must(!p->resume);
+	must(!p->resume && !p->find.waiting);
 	lock_take(&c->lock);
 	cache_keep_state(c, p->at, state, &dead);
 	lock_drop(&c->lock);
+	cache_disk_publish(c, p->at, state);
 	cache_bury(&dead);
 }
 

@@ -80,7 +80,11 @@ void request_cache_poll(struct request *r)
 
 	if (!r->task.held || !c->path)
 		return;
-	r->task.held = !cache_ready(r->env->cache, c->path, &c->find) && clock_ns() < c->wait_until;
+	r->task.held = !cache_ready(r->env->cache, c->path, &c->find);
+	if (r->task.held && clock_ns() >= c->wait_until) {
+		cache_give_up(r->env->cache, c->path, &c->find);
+		r->task.held = false;
+	}
 }
 
 void request_cache_resume(struct request *r)
@@ -89,7 +93,6 @@ void request_cache_resume(struct request *r)
 
 	if (!c->path)
 		return;
-	cache_ready(r->env->cache, c->path, &c->find);
 	(void)cache_resume(r->env->cache, c->path, r->seq); /* without memory it begins empty */
 	c->find.reused = sequence_pos(r->seq);
 	must(c->find.reused < r->n_prompt && c->find.reused == cache_path_blocks(c->path) * SEQUENCE_BLOCK);
