@@ -238,22 +238,23 @@ static bool cache_fetch_again(struct cache_fetch *f)
 	return again;
 }
 
+/* Told before it is counted as ended: cache_free() waits for that, and whoever is told may go after it. */
 static void cache_fetch_end(struct cache_fetch *f)
 {
 	struct cache *c = f->cache;
-	void (*ready)(void *arg) = NULL;
-	void *ready_arg = c->o.ready_arg;
+	bool waits;
 
 	lock_take(&c->lock);
-	if (f->path)
-		ready = c->o.ready;
+	waits = f->path != NULL;
 	cache_fetch_settle(f);
+	lock_drop(&c->lock);
+	cache_fetch_free(f);
+	if (waits && c->o.ready)
+		c->o.ready(c->o.ready_arg);
+	lock_take(&c->lock);
 	if (--c->n_fetch == 0)
 		must_zero(pthread_cond_signal(&c->no_fetch));
 	lock_drop(&c->lock);
-	cache_fetch_free(f);
-	if (ready)
-		ready(ready_arg);
 }
 
 static bool cache_fetch_got(void *arg, struct cache_disk_item *item)
