@@ -13,6 +13,8 @@
 
 #define CACHE_DISK_MAGIC 0x6b736964u
 #define CACHE_DISK_QUEUED 64
+/* What waits may be evicted from memory meanwhile, and is held here then: in no budget but this. */
+#define CACHE_DISK_QUEUED_BYTES ((size_t)256 << 20)
 /* Over so many seconds the rate of writing is averaged. */
 #define CACHE_DISK_MINUTE 60
 /* Names are synced when the queue is empty, and after so many files at the latest. */
@@ -51,6 +53,13 @@ static void cache_disk_write_free(struct cache_disk_write *w)
 	free(w);
 }
 
+static void cache_disk_unqueue(struct cache_disk *d, struct cache_disk_write *w)
+{
+	list_del(&w->link);
+	d->n_writes--;
+	d->queued_bytes -= w->bytes;
+}
+
 static void cache_disk_take_read(struct cache_disk *d)
 {
 	struct cache_disk_read *r = list_entry(d->reads.next, struct cache_disk_read, link);
@@ -66,8 +75,7 @@ static void cache_disk_take_write(struct cache_disk *d)
 {
 	struct cache_disk_write *w = list_entry(d->writes.next, struct cache_disk_write, link);
 
-	list_del(&w->link);
-	d->n_writes--;
+	cache_disk_unqueue(d, w);
 	d->current = w->item.key;
 	d->writing = true;
 	d->dropped = false;
@@ -241,17 +249,14 @@ static struct cache_disk_write *cache_disk_queued(struct cache_disk *d, const st
 	return NULL;
 }
 
-/* Adds to the waiting item what it has not got yet and is not on disk: with references, and counted as published. */
-static void cache_disk_fill(struct cache_disk *d, struct cache_disk_item *to, const struct cache_disk_item *from)
+/* What of `from` is neither on disk nor waits in `to` (NULL: nothing does): its bytes before compression, 0 for none. */
+static size_t cache_disk_lacks(struct cache_disk *d, const struct cache_disk_item *to,
+	const struct cache_disk_item *from, enum cache_file_kind kind)
 {
-	if (from->block && !to->block && !cache_disk_own(d, &from->key, CACHE_FILE_BLOCK)) {
-		to->block = sequence_block_ref(from->block);
-		d->stats.raw_bytes += cache_file_raw(&d->format, CACHE_FILE_BLOCK, from);
-	}
-	if (from->state && !to->state && !cache_disk_own(d, &from->key, CACHE_FILE_STATE)) {
-		to->state = sequence_state_ref(from->state);
-		d->stats.raw_bytes += cache_file_raw(&d->format, CACHE_FILE_STATE, from);
-	}
+	bool has = kind == CACHE_FILE_BLOCK ? from->block != NULL : from->state != NULL;
+	bool waits = to && (kind == CACHE_FILE_BLOCK ? to->block != NULL : to->state != NULL);
+
+	return has && !waits && !cache_disk_own(d, &from->key, kind) ? cache_file_raw(&d->format, kind, from) : 0;
 }
 
 static void cache_disk_append(struct cache_disk *d, struct cache_disk_write *w)
@@ -261,28 +266,55 @@ static void cache_disk_append(struct cache_disk *d, struct cache_disk_write *w)
 	must_zero(pthread_cond_signal(&d->cond));
 }
 
+/* Takes references to what is lacking: block and state, in bytes. */
+static void cache_disk_fill(struct cache_disk *d, struct cache_disk_write *w, const struct cache_disk_item *from,
+	size_t block, size_t state)
+{
+	if (block)
+		w->item.block = sequence_block_ref(from->block);
+	if (state)
+		w->item.state = sequence_state_ref(from->state);
+	w->bytes += block + state;
+	d->queued_bytes += block + state;
+	d->stats.raw_bytes += block + state;
+}
+
+/* Is all there, but not known as used for a while? Then the thread is to take note of it. */
+static bool cache_disk_stale(struct cache_disk *d, const struct cache_key *k)
+{
+	struct cache_disk_entry *e = cache_disk_own(d, k, CACHE_FILE_BLOCK);
+
+	return e && cache_disk_index_stale(e, cache_disk_now());
+}
+
 void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item)
 {
-	struct cache_disk_write *w = mem_new(sizeof *w), *queued;
+	struct cache_disk_write *fresh = mem_new(sizeof *fresh), *w;
+	size_t block, state;
 
 	must_magic(d, CACHE_DISK_MAGIC);
-	w->item = *item;
-	w->item.block = NULL;
-	w->item.state = NULL;
+	fresh->item = *item;
+	fresh->item.block = NULL;
+	fresh->item.state = NULL;
 	lock_take(&d->lock);
-	if ((queued = cache_disk_queued(d, &item->key))) {
-		cache_disk_fill(d, &queued->item, item);
-	} else if (d->n_writes < d->max_queued) {
-		cache_disk_fill(d, &w->item, item);
-		if (w->item.block || w->item.state) {
-			cache_disk_append(d, w);
-			w = NULL;
-		}
-	} else {
+	w = cache_disk_queued(d, &item->key);
+	block = cache_disk_lacks(d, w ? &w->item : NULL, item, CACHE_FILE_BLOCK);
+	state = cache_disk_lacks(d, w ? &w->item : NULL, item, CACHE_FILE_STATE);
+	if (d->n_writes && block + state > CACHE_DISK_QUEUED_BYTES - d->queued_bytes) {
 		d->stats.dropped++;
+	} else if (w) {
+		cache_disk_fill(d, w, item, block, state);
+	} else if (block + state || cache_disk_stale(d, &item->key)) {
+		if (d->n_writes < d->max_queued) {
+			cache_disk_fill(d, fresh, item, block, state);
+			cache_disk_append(d, fresh);
+			fresh = NULL;
+		} else {
+			d->stats.dropped += block + state > 0;
+		}
 	}
 	lock_drop(&d->lock);
-	free(w);
+	free(fresh);
 }
 
 void cache_disk_read(struct cache_disk *d, const struct cache_key *key, int64_t n, cache_disk_read_f *fn, void *arg)
@@ -309,10 +341,8 @@ void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
 
 	must_magic(d, CACHE_DISK_MAGIC);
 	lock_take(&d->lock);
-	if ((w = cache_disk_queued(d, k))) {
-		list_del(&w->link);
-		d->n_writes--;
-	}
+	if ((w = cache_disk_queued(d, k)))
+		cache_disk_unqueue(d, w);
 	d->dropped |= d->writing && cache_key_equal(&d->current, k);
 	for (int kind = 0; kind < CACHE_FILE_N_KIND; kind++) {
 		struct cache_disk_entry *e = cache_disk_own(d, k, (enum cache_file_kind)kind);
@@ -356,12 +386,11 @@ void cache_disk_clear(struct cache_disk *d)
 	list_init(&waiting);
 	lock_take(&d->lock);
 	while (!list_empty(&d->writes)) {
-		struct list *w = d->writes.next;
+		struct cache_disk_write *w = list_entry(d->writes.next, struct cache_disk_write, link);
 
-		list_del(w);
-		list_put(&waiting, w);
+		cache_disk_unqueue(d, w);
+		list_put(&waiting, &w->link);
 	}
-	d->n_writes = 0;
 	d->dropped = d->writing;
 	name = cache_disk_forget_own(d, &n);
 	lock_drop(&d->lock);

@@ -27,7 +27,7 @@ struct cache_disk_options {
 	const char *model_id;
 	size_t bytes;              /* of all files; the longest unused are deleted first */
 	size_t write_rate;         /* bytes per second, averaged over a minute; 0: no limit */
-	int max_queued;            /* blocks waiting to be written; more are dropped and counted; 0: 64 */
+	int max_queued;            /* blocks waiting to be written, of 256 MiB together; more are dropped and counted; 0: 64 */
 };
 
 /* A block as it is handed over in either direction; the references belong to whoever has the struct. */
@@ -47,7 +47,8 @@ void cache_disk_close(struct cache_disk **d, double seconds);
 
 /* On disk, not only queued. */
 bool cache_disk_has(struct cache_disk *d, const struct cache_key *k, bool *ret_state);
-/* Queues a block or only a state for an existing block; takes references of its own. Never blocks. */
+/* Queues a block or only a state for an existing block; takes references of its own. What is there already is not
+ * written again, but counts as used. Never blocks. */
 void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item);
 /* Queues the reading of keys [0, n), in that order, the state of the last that has a good one. fn runs on the disk's
  * thread, no lock held, once per block read, with references that it takes over, and at the end with NULL; after a file

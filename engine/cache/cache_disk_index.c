@@ -227,18 +227,33 @@ int64_t cache_disk_index_stamp(struct cache_disk_index *x, const struct cache_di
 {
 	struct cache_disk_entry *p = cache_disk_index_find(x, parent, CACHE_DISK_OWN);
 
-	return p && p->stamp > now - CACHE_DISK_MOMENT ? p->stamp - 1 : now;
+	return p && !cache_disk_index_stale(p, now) ? p->stamp - 1 : now;
+}
+
+bool cache_disk_index_stale(const struct cache_disk_entry *e, int64_t now)
+{
+	return e->stamp <= now - CACHE_DISK_MOMENT;
+}
+
+static void cache_disk_index_use(struct cache_disk_index *x, struct cache_disk_entry *e, int64_t stamp)
+{
+	cache_disk_index_restamp(x, e, stamp);
+	cache_disk_index_restamp(x, cache_disk_index_state(x, e), stamp);
 }
 
 void cache_disk_index_touch(struct cache_disk_index *x, const struct cache_disk_name *block, int64_t now)
 {
 	struct cache_disk_entry *e = cache_disk_index_find(x, block, CACHE_DISK_OWN), *up;
 
-	if (!e || (e->stamp > now - CACHE_DISK_MOMENT && (!(up = cache_disk_index_parent(x, e)) || up->stamp > e->stamp)))
+	if (!e)
 		return;
-	for (; e; e = cache_disk_index_parent(x, e), now++) {
-		cache_disk_index_restamp(x, e, now);
-		cache_disk_index_restamp(x, cache_disk_index_state(x, e), now);
+	up = cache_disk_index_parent(x, e);
+	if (up && !cache_disk_index_stale(up, now)) {
+		if (cache_disk_index_stale(e, now) || e->stamp >= up->stamp)
+			cache_disk_index_use(x, e, up->stamp - 1);
+	} else if (up || cache_disk_index_stale(e, now)) {
+		for (; e; e = cache_disk_index_parent(x, e))
+			cache_disk_index_use(x, e, now++);
 	}
 }
 

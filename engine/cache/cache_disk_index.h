@@ -62,6 +62,8 @@ struct cache_disk_entry *cache_disk_index_oldest_bad(struct cache_disk_index *x)
 
 /* The stamp for a block about to be written under `parent`: just below the parent's when that was used a moment ago. */
 int64_t cache_disk_index_stamp(struct cache_disk_index *x, const struct cache_disk_name *parent, int64_t now);
+/* Was the last use known of not just a moment ago? */
+bool cache_disk_index_stale(const struct cache_disk_entry *e, int64_t now);
 /* The block was used, and with it all before it as far as they are known; the states there too. */
 void cache_disk_index_touch(struct cache_disk_index *x, const struct cache_disk_name *block, int64_t now);
 /* Files on the path up from the block whose stamps have moved so far from what the files have that it is time to save

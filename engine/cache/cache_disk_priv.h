@@ -10,9 +10,10 @@
 
 #include <pthread.h>
 
-/* A block, a state or both, waiting to be written. */
+/* A block, a state or both, waiting to be written; neither: the block is on disk, and was used. */
 struct cache_disk_write {
 	struct list link;
+	size_t bytes;                 /* before compression */
 	struct cache_disk_item item;
 };
 
@@ -36,7 +37,7 @@ struct cache_disk {
 	int max_queued;
 	/* Under the lock. */
 	struct list reads, writes;
-	int n_writes;
+	int n_writes; size_t queued_bytes; /* of writes */
 	bool closing;
 	long long deadline;           /* ms; writes stop there */
 	struct cache_disk_index index;

@@ -123,7 +123,6 @@ static bool cache_disk_wanted(struct cache_disk *d, const struct cache_disk_name
 	bool there, useless, allowed;
 
 	lock_take(&d->lock);
-	cache_disk_know_parent(d, &block, &item->parent);
 	there = cache_disk_index_find(&d->index, n, CACHE_DISK_OWN) != NULL;
 	useless = n->kind == CACHE_FILE_STATE && !cache_disk_index_find(&d->index, &block, CACHE_DISK_OWN);
 	allowed = cache_disk_allowed(d);
@@ -211,6 +210,9 @@ void cache_disk_work_write(struct cache_disk *d, const struct cache_disk_item *i
 {
 	struct cache_disk_name block = cache_disk_name_of(d, &item->key, CACHE_FILE_BLOCK);
 
+	lock_take(&d->lock);
+	cache_disk_know_parent(d, &block, &item->parent);
+	lock_drop(&d->lock);
 	if (item->block)
 		cache_disk_write_one(d, item, CACHE_FILE_BLOCK);
 	if (item->state)

@@ -351,7 +351,7 @@ void cache_disk_refill(struct cache *c, const struct cache_node *end)
 	for (const struct cache_node *n = end; n->depth > 0; n = n->parent)
 		path[n->depth - 1] = n;
 	for (int i = 0; i < end->depth; i++)
-		if (!cache_disk_has(c->o.disk, &path[i]->key, &state) || (path[i] == end && !state))
+		if (path[i] == end || !cache_disk_has(c->o.disk, &path[i]->key, &state))
 			cache_fetch_put(c, path[i], path[i] == end ? end->state : NULL);
 	free(path);
 }

@@ -4,6 +4,7 @@
 #include "tests/unit/diskkit.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,6 +218,50 @@ static void the_longest_unused_is_deleted_first(void **state)
 	assert_false(has(2, 3, &st));
 }
 
+/* Of a path, in the past, with blocks an hour apart, the last one written first. */
+static void age(uint32_t seed, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct timespec t[2] = { { .tv_sec = 1000000 + 3600 * i }, { .tv_sec = 1000000 + 3600 * i } };
+		char path[256];
+
+		diskkit_file(&kit, seed, i, CACHE_FILE_BLOCK, false, path);
+		assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+	}
+}
+
+static int64_t mtime(uint32_t seed, int i)
+{
+	char path[256];
+	struct stat st;
+
+	assert_int_equal(stat(diskkit_file(&kit, seed, i, CACHE_FILE_BLOCK, false, path), &st), 0);
+	return st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec;
+}
+
+/* Reading, or being put again, makes a path new, its beginning newest; nothing is written for it. */
+static void uses_survive_a_restart(void **state)
+{
+	(void)state;
+	diskkit_open(&kit);
+	for (uint32_t seed = 1; seed <= 3; seed++)
+		diskkit_write(&kit, seed, 4, 0);
+	diskkit_close(&kit);
+	for (uint32_t seed = 1; seed <= 3; seed++)
+		age(seed, 4);
+	diskkit_open(&kit);
+	diskkit_whole(&kit, 1, 4, -1);
+	diskkit_write(&kit, 2, 4, 0);
+	diskkit_close(&kit);
+	for (uint32_t seed = 1; seed <= 2; seed++)
+		for (int i = 1; i < 4; i++) {
+			assert_true(mtime(seed, i) > mtime(3, 3));
+			assert_true(mtime(seed, i) < mtime(seed, i - 1));
+		}
+	diskkit_open(&kit);
+	assert_int_equal(diskkit_stats(&kit).files, 12);
+}
+
 static void a_lower_limit_holds_at_once(void **state)
 {
 	(void)state;
@@ -398,6 +443,7 @@ int main(void)
 		T(what_was_dropped_does_not_come_back),
 		T(bytes_on_disk_have_a_limit),
 		T(the_longest_unused_is_deleted_first),
+		T(uses_survive_a_restart),
 		T(a_lower_limit_holds_at_once),
 		T(with_no_room_for_one_file_nothing_is_written),
 		T(writing_has_a_rate),
