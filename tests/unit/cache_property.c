@@ -4,6 +4,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "tests/unit/cachekit.h"
+#include "tests/unit/diskkit.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -484,25 +485,86 @@ static void *meddle(void *arg)
 	return NULL;
 }
 
-/* What the engine resumes is right, whatever an operator does meanwhile. */
-static void test_beside_an_operator(void **state)
+/* Serves prompts, each of which checks what it resumes, whatever an operator does meanwhile. Returns the hits. */
+static uint64_t serve_beside(struct world *w, int n)
 {
-	static struct world w;
+	struct cache_stats s;
 	pthread_t thread;
 
-	(void)state;
-	w = (struct world){ .x = 99 };
 	stop = false;
-	cachekit_init(&w.kit, 8);
-	assert_int_equal(pthread_create(&thread, NULL, meddle, &w.kit), 0);
-	for (int i = 0; i < 3000; i++) {
-		struct kit_prompt p = random_prompt(&w);
+	assert_int_equal(pthread_create(&thread, NULL, meddle, &w->kit), 0);
+	for (int i = 0; i < n; i++) {
+		struct kit_prompt p = random_prompt(w);
 
-		kit_serve(&w.kit, &p, dice(&w, 64));
+		kit_serve(&w->kit, &p, dice(w, 64));
 	}
 	stop = true;
 	assert_int_equal(pthread_join(thread, NULL), 0);
+	cache_stats(w->kit.cache, &s);
+	return s.hits;
+}
+
+static void test_beside_an_operator(void **state)
+{
+	static struct world w;
+
+	(void)state;
+	w = (struct world){ .x = 99 };
+	cachekit_init(&w.kit, 8);
+	assert_true(serve_beside(&w, 3000) > 0);
 	cachekit_fini(&w.kit);
+}
+
+/* ---- with a disk ---- */
+
+static void test_beside_an_operator_and_a_disk(void **state)
+{
+	static struct diskkit disk;
+	static struct world w;
+
+	(void)state;
+	diskkit_init(&disk);
+	disk.options.model_id = kit_model;
+	w = (struct world){ .x = 7 };
+	for (int start = 0; start < 3; start++) { /* each with what the one before left */
+		diskkit_open(&disk);
+		w.kit = (struct cachekit){ .disk = disk.d };
+		cachekit_init(&w.kit, 8);
+		serve_beside(&w, 25);
+		cachekit_fini(&w.kit);
+		diskkit_close(&disk);
+	}
+	diskkit_fini(&disk);
+}
+
+/* In memory for one prompt or so, all of them on disk: what comes and goes stays within the budget and is right. */
+static void test_more_on_disk_than_in_memory(void **state)
+{
+	static struct diskkit disk;
+	static struct world w;
+	struct cache_stats s;
+
+	(void)state;
+	diskkit_init(&disk);
+	disk.options.model_id = kit_model;
+	diskkit_open(&disk);
+	w = (struct world){ .x = 5, .kit = { .disk = disk.d } };
+	cachekit_init(&w.kit, 7);
+	for (int i = 0; i < 80; i++) {
+		struct kit_prompt p = random_prompt(&w);
+
+		kit_serve(&w.kit, &p, dice(&w, 64));
+		cache_stats(w.kit.cache, &s);
+		assert_true(s.bytes <= s.budget);
+		assert_int_equal(s.pinned, 0);
+		if (i % 10 == 0)
+			diskkit_drain(&disk);
+	}
+	assert_true(s.fetched > 0 && s.hits > 0 && s.evicted_blocks > 0);
+	assert_int_equal(s.miss[CACHE_BROKEN], 0);
+	cachekit_fini(&w.kit);
+	diskkit_close(&disk);
+	diskkit_fini(&disk);
 }
 
 int main(void)
@@ -510,6 +572,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_like_a_list_of_prefixes),
 		cmocka_unit_test(test_beside_an_operator),
+		cmocka_unit_test(test_beside_an_operator_and_a_disk),
+		cmocka_unit_test(test_more_on_disk_than_in_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
