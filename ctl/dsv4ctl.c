@@ -2,6 +2,8 @@
  * dsv4ctl.c - the command that controls a running dsv4d.
  * Threads: one. Locks: none. */
 #include "ctl/client.h"
+#include "ctl/dump_diff.h"
+#include "ctl/dump_file.h"
 #include "ctl/help.h"
 #include "ctl/verb.h"
 #include "ctl/view.h"
@@ -37,6 +39,7 @@ struct ctl {
 	int n_word;
 	const struct verb *verb;
 	struct client *client;
+	struct dump_file *dump; /* cache dump: the file being written */
 };
 
 static int ctl_usage(const char *text)
@@ -122,9 +125,9 @@ static int ctl_show_error(const struct ctl *c, const struct varlink_reply *r)
 
 /* Verbs that last as long as their work does; the first ones tell how far they are. */
 static const char *const ctl_progressive[] = { "probe_run", "plugin_check", "kernels_check", "kernels_bench",
-					       "compare" };
+					       "compare", "cache_dump", "cache_verify", "cache_diff" };
 static const char *const ctl_patient[] = { "wait", "plugin_load", "plugin_inspect", "plugin_state", "plugin_discard",
-					   "kernels_use" };
+					   "kernels_use", "cache_evict", "cache_clear" };
 
 static bool ctl_among(const struct ctl *c, const char *const *ids, size_t n)
 {
@@ -200,6 +203,25 @@ static int ctl_failed(int rc, const struct buf *why)
 	return rc == RC_TIMEOUT ? CTL_LATER : CTL_CONNECT;
 }
 
+/* The part of a file that came with a reply, if there is one. */
+static int ctl_take_part(struct ctl *c, json_t *params, struct buf *why)
+{
+	json_t *part = json_object_get(params, "part");
+	int r = 0;
+
+	if (c->dump && json_is_string(part)) {
+		r = dump_file_add(c->dump, json_string_value(part), json_string_length(part), why);
+		json_object_del(params, "part");
+	}
+	return r;
+}
+
+static int ctl_file_failed(struct buf *why)
+{
+	fprintf(stderr, "dsv4ctl: %s\n", buf_str(why));
+	return CTL_ERROR;
+}
+
 static int ctl_replies(struct ctl *c, struct buf *why)
 {
 	bool bar = false, more;
@@ -212,13 +234,19 @@ static int ctl_replies(struct ctl *c, struct buf *why)
 		if (r)
 			return ctl_failed(r, why);
 		more = reply.continues && !reply.error;
-		if (more) {
+		if (more && ctl_take_part(c, reply.params, why)) {
+			code = ctl_file_failed(why);
+			more = false;
+		} else if (more) {
 			ctl_show_progress(c, reply.params);
 			bar = !c->json && isatty(STDERR_FILENO);
 		} else {
 			if (bar)
 				fprintf(stderr, "\r\033[K");
-			code = reply.error ? ctl_show_error(c, &reply) : ctl_show_reply(c, &reply);
+			if (!reply.error && c->dump && dump_file_end(&c->dump, why))
+				code = ctl_file_failed(why);
+			else
+				code = reply.error ? ctl_show_error(c, &reply) : ctl_show_reply(c, &reply);
 		}
 		varlink_reply_fini(&reply);
 	} while (more);
@@ -248,6 +276,58 @@ static int ctl_call(struct ctl *c, json_t *params)
 	if (!r && code == CTL_OK && !strcmp(c->verb->id, "stop"))
 		client_wait_close(c->client, -1);
 	client_close(&c->client);
+	buf_fini(&why);
+	return code;
+}
+
+/* ---- files of cached blocks ---- */
+
+static int ctl_dump(struct ctl *c, json_t *params)
+{
+	json_t *path = json_object_get(params, "output");
+	bool gzip = json_is_true(json_object_get(params, "gzip"));
+	struct buf why = { 0 };
+	int code;
+
+	if (!path)
+		return ctl_usage("cache dump: -o FILE is missing");
+	if (dump_file_new(json_string_value(path), gzip, &c->dump, &why)) {
+		code = ctl_file_failed(&why);
+	} else {
+		json_object_del(params, "output");
+		json_object_del(params, "gzip");
+		code = ctl_call(c, params);
+		dump_file_drop(&c->dump);
+	}
+	buf_fini(&why);
+	return code;
+}
+
+/* Hex digits are an id, if there is no file of that name. */
+static bool ctl_is_file(json_t *params, const char *name)
+{
+	const char *s = json_string_value(json_object_get(params, name));
+
+	return access(s, F_OK) == 0 || s[strspn(s, "0123456789abcdef")];
+}
+
+static int ctl_diff(struct ctl *c, json_t *params)
+{
+	bool a = ctl_is_file(params, "a"), b = ctl_is_file(params, "b");
+	struct varlink_reply reply = { 0 };
+	struct buf why = { 0 };
+	int code;
+
+	if (a != b)
+		return ctl_usage("cache diff: two blocks or two files; cache dump makes a file of a block");
+	if (!a)
+		return ctl_call(c, params);
+	if (dump_diff(json_string_value(json_object_get(params, "a")), json_string_value(json_object_get(params, "b")),
+		      &reply.params, &why))
+		code = ctl_file_failed(&why);
+	else
+		code = ctl_show_reply(c, &reply);
+	json_decref(reply.params);
 	buf_fini(&why);
 	return code;
 }
@@ -345,6 +425,10 @@ static int ctl_run(struct ctl *c)
 		code = CTL_USAGE;
 	} else if (ctl_read_files(c, params, &why)) {
 		code = ctl_usage(buf_str(&why));
+	} else if (!strcmp(c->verb->id, "cache_dump")) {
+		code = ctl_dump(c, params);
+	} else if (!strcmp(c->verb->id, "cache_diff")) {
+		code = ctl_diff(c, params);
 	} else {
 		code = ctl_call(c, params);
 	}

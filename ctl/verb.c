@@ -56,7 +56,10 @@ static void verb_arg_type(struct verb_arg *a, const char *type, size_t n)
 static void verb_arg_parse(struct verb_arg *a, const char *s, size_t n)
 {
 	const char *colon;
+	bool here = s[0] == '+';
 
+	s += here;
+	n -= here;
 	*a = (struct verb_arg){ .required = true };
 	if (s[0] == '[') {
 		must(s[n - 1] == ']');
@@ -80,6 +83,7 @@ static void verb_arg_parse(struct verb_arg *a, const char *s, size_t n)
 		a->type = VERB_STRINGS;
 		n -= 3;
 	}
+	a->here = here;
 	must(n > 0 && n < sizeof a->name);
 	for (size_t i = 0; i < n; i++)
 		a->name[i] = s[i] == '-' ? '_' : s[i];
@@ -202,7 +206,7 @@ int verb_check(const struct verb *v, json_t *params, char *bad)
 	json_t *value;
 
 	json_object_foreach(params, key, value) {
-		for (i = 0; i < n && strcmp(a[i].name, key) != 0; i++)
+		for (i = 0; i < n && (a[i].here || strcmp(a[i].name, key) != 0); i++)
 			;
 		if (i == n)
 			return verb_bad(bad, key);
@@ -310,7 +314,7 @@ static int verb_option_other(const struct verb_arg *a, int argc, char *const *ar
 static int verb_option(const struct verb_arg *a, int n, int argc, char *const *argv, int *i, json_t *params,
 		       struct buf *why)
 {
-	const char *name = argv[*i] + 2, *eq = strchr(name, '=');
+	const char *name = strcmp(argv[*i], "-o") ? argv[*i] + 2 : "output", *eq = strchr(name, '=');
 	size_t len = eq ? (size_t)(eq - name) : strlen(name);
 
 	for (int k = 0; k < n; k++) {
@@ -346,7 +350,7 @@ static int verb_parse_words(const struct verb_arg *a, int n, int argc, char *con
 			options = false;
 			continue;
 		}
-		if (options && !strncmp(argv[i], "--", 2)) {
+		if (options && (!strncmp(argv[i], "--", 2) || !strcmp(argv[i], "-o"))) {
 			r = verb_option(a, n, argc, argv, &i, params, why);
 			continue;
 		}

@@ -32,6 +32,7 @@ struct verb_arg {
 	char choices[VERB_CHOICES_MAX];  /* VERB_CHOICE: "a|b|c" */
 	enum verb_type type;
 	bool option, required;
+	bool here;                       /* dsv4ctl's own; no parameter of the method */
 };
 
 /* Fills out[VERB_MAX_ARGS]; returns how many. A malformed column is a programming error. */
@@ -46,7 +47,7 @@ const struct verb *verb_find_words(int argc, char *const *argv, int *ret_used);
 /* Checks a call's parameters against the column. RC_INVALID: bad (VERB_NAME_MAX bytes) has the field's
  * name. */
 int verb_check(const struct verb *v, json_t *params, char *bad);
-/* Makes parameters of the words after the verb. RC_INVALID; why says what is wrong. */
+/* Makes parameters of the words after the verb, dsv4ctl's own included. RC_INVALID; why says what is wrong. */
 int verb_parse(const struct verb *v, int argc, char *const *argv, json_t **ret_params, struct buf *why);
 /* "request list [--max N]" */
 void verb_usage(const struct verb *v, struct buf *out);

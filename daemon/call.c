@@ -113,6 +113,12 @@ void call_gone(struct call **cp)
 		c->gone(c);
 }
 
+void call_taken(struct call *c)
+{
+	if (c->taken)
+		c->taken(c);
+}
+
 /* ---- org.varlink.service ---- */
 
 static json_t *call_info(void)

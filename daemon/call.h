@@ -18,6 +18,8 @@ struct call {
 	json_t *params;             /* never NULL; checked against the verb's arguments */
 	struct peer peer;
 	void (*gone)(struct call *c); /* told when the peer leaves before the answer; call_fail() frees as ever */
+	/* Told when the peer has taken all replies so far, for those that send more than may wait; NULL: nobody asks. */
+	void (*taken)(struct call *c);
 	void *arg;                  /* the handler's */
 };
 
@@ -28,6 +30,8 @@ typedef int call_f(struct call *c, json_t **ret_reply, struct buf *why);
 struct call *call_begin(struct conn *c, const char *bytes, size_t len);
 /* The connection ends before its call's answer. Nulls *c. */
 void call_gone(struct call **c);
+/* All replies so far have been sent. */
+void call_taken(struct call *c);
 /* An error outside any call. */
 void call_refuse(struct conn *c, int rc, const char *message);
 

@@ -190,6 +190,8 @@ static void conn_event(void *arg, uint32_t events)
 		conn_flush(c);
 	conn_pump(c);
 	conn_flush(c);
+	if (c->call && !c->dead && c->sent == c->out.len)
+		call_taken(c->call);
 	if (c->dead || events & (EPOLLERR | EPOLLHUP) || ((c->finish || c->eof) && conn_idle(c)))
 		conn_close(c);
 	else

@@ -32,19 +32,27 @@ def levels(d, ctl, operators, admins):
         code, out, err = as_user(groups, ctl, "--socket", d.control, *words)
         assert code == expected, (groups, words, code, out, err)
         return out + err
+    status, _, body = d.http("POST", "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": "All work and no play. " * 60}], "max_tokens": 1})
+    assert status == 200, body
     for groups, level, operate, admin in [([], "monitor", 4, 4), ([operators], "operate", 0, 4), ([admins], "admin", 0, 0)]:
         assert json.loads(does(groups, 0, "--json", "status"))["level"] == level
         does(groups, 0, "request", "list")
         does(groups, operate, "log", "level", "info")
         does(groups, operate, "param", "set", "index_topk=8")
+        tree = json.loads(does(groups, 0, "--json", "cache", "tree"))["blocks"]
+        # what people wrote is not for those who only monitor
+        assert tree and all(("text" in b) == (level != "monitor") for b in tree), tree
+        does(groups, operate, "cache", "verify")
+        does(groups, admin, "cache", "clear")
         text = does(groups, admin, "reload")
         assert admin == 0 or "needs the level admin, you have " + level in text, text
     does([], 4, "stop")
     does([], 4, "request", "prompt", "x")
     assert does([operators], 1, "request", "prompt", "x")
     lines = [x for x in d.log().splitlines() if "audit uid=65534" in x]
-    assert sum("result=denied" in x for x in lines) == 6, lines
-    assert sum("result=ok" in x for x in lines) == 5, lines
+    assert sum("result=denied" in x for x in lines) == 9, lines
+    assert sum("result=ok" in x for x in lines) == 8, lines
 
 
 def socket_mode(tmp):

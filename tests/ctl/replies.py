@@ -38,7 +38,7 @@ def every_method(d, c):
     for name, i in interfaces().items():
         for method in i.methods:
             if method in ("Stop", "RequestCancel", "Use", "Rollback", "Load", "State", "Discard", "Check", "Bench",
-                          "ShadowStart", "ShadowReport", "ShadowStop", "Compare"):
+                          "ShadowStart", "ShadowReport", "ShadowStop", "Compare", "Dump", "Verify", "Diff", "Evict", "Clear"):
                 continue
             parameters = {"id": request} if method.startswith("Request") and method != "RequestList" else {}
             c.call(f"{name}.{method}", **given.get(method, parameters))
@@ -113,6 +113,25 @@ def held_against(d, c):
     c.call("io.dsv4.Plugins.Discard", name="mhc-bf16")
 
 
+def cached(d, c):
+    """The prefix cache: blocks of a prompt, held against each other and against what they are computed from."""
+    k = "io.dsv4.Cache."
+    status, _, body = d.http("POST", "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": "All work and no play. " * 60}], "max_tokens": 1})
+    assert status == 200, body
+    a, b = c.call(k + "Tree")["blocks"][:2]
+    assert b["parent"] == a["key"] and "All work" in a["text"], (a, b)
+    *parts, last = c.calls(k + "Dump", id=a["key"])
+    assert parts and all("part" in p for p in parts) and last["tokens"] == 128, last
+    assert c.call(k + "Diff", a=a["key"], b=a["key"])["verdict"] == "pass"
+    assert c.call(k + "Diff", a=a["key"], b=b["key"])["verdict"] == "fail"
+    *steps, verified = c.calls(k + "Verify", id=b["key"])
+    assert verified["verdict"] == "pass" and verified["recomputed"] == b["key"], verified
+    assert [s["progress"] for s in steps][-1] == {"op": "compute", "done": 256, "total": 256}, steps
+    assert c.call(k + "Evict", id=b["key"])["key"] == b["key"]
+    assert c.call(k + "Clear")["left"] == 0
+
+
 def every_error(c):
     service, daemon, engine = "org.varlink.service.", "io.dsv4.Daemon.", "io.dsv4.Engine."
     refused(c, "io.dsv4.Nothing.X", service + "InterfaceNotFound")
@@ -149,6 +168,9 @@ def every_error(c):
         ("io.dsv4.Kernels.Compare", {"b": "drop_thinking=never", "prompt": "x"}, "InvalidValue", "drop_thinking"),
         ("io.dsv4.Kernels.Compare", {"b": "ref", "prompt": "x", "tokens": -1}, "InvalidValue", "tokens"),
         ("io.dsv4.Kernels.Compare", {"b": "ref", "prompt": '[{"role": "nobody"}]'}, "InvalidValue", "messages[0]"),
+        ("io.dsv4.Cache.Tree", {"max": -1}, "InvalidValue", "max"), ("io.dsv4.Cache.Dump", {"id": "x"}, "InvalidValue", "more"),
+        ("io.dsv4.Cache.Verify", {"id": "0" * 32}, "NotFound", "000"), ("io.dsv4.Cache.Verify", {"id": "x"}, "InvalidValue", "'x'"),
+        ("io.dsv4.Cache.Diff", {"a": "0" * 32, "b": "1"}, "NotFound", "000"), ("io.dsv4.Cache.Evict", {"id": "0" * 32}, "NotFound", "000"),
         ("io.dsv4.Plugins.Load", {"file": "x"}, "NotFound", "x.so"), ("io.dsv4.Plugins.Inspect", {"file": "x"}, "NotFound", "x.so"),
         ("io.dsv4.Plugins.State", {"name": "x", "state": "warm"}, "NotFound", "'x'"),
         ("io.dsv4.Plugins.Discard", {"name": "x"}, "NotFound", "'x'"),
@@ -164,5 +186,6 @@ with Daemon() as d, Control(d.control, timeout=120) as c:
     every_method(d, c)
     held_against(d, c)
     kernels(c)
+    cached(d, c)
     every_error(c)
 print("ok")
