@@ -192,43 +192,62 @@ static void kset_base(struct kset *ks)
 				must(ks->slot[op][ph][wf].fn != NULL);
 }
 
-/* Bit per phase in which the plugin provides a slot of the family. */
-static unsigned kset_provides(const struct kset *ks, const struct provider *p, enum dsv4_family f)
+static bool kset_serves(const struct kset *ks, const struct provider *p, enum dsv4_family f, int ph)
 {
-	unsigned phases = 0;
-
 	for (int op = 0; op < DSV4_N_OP; op++)
-		for (int ph = 0; ph < DSV4_N_PHASE && kset_ops[op].family == f; ph++)
-			for (int wf = 0; wf < DSV4_N_WFMT; wf++)
-				if (ks->slot[op][ph][wf].provider == p)
-					phases |= 1u << ph;
-	return phases;
+		for (int wf = 0; wf < DSV4_N_WFMT && kset_ops[op].family == f; wf++)
+			if (ks->slot[op][ph][wf].provider == p)
+				return true;
+	return false;
 }
 
-static void kset_name_part(struct buf *name, const struct provider *p, enum dsv4_family f, unsigned phases)
+/* The plugins that serve a family in one phase, a later one winning over an earlier. Returns how many. */
+static int kset_layers(const struct kset *ks, const struct kset_overlay *ov, int n_ov, enum dsv4_family f, int ph,
+		       const struct provider **layer)
 {
-	if (!phases)
-		return;
-	buf_printf(name, "%s%s", name->len ? "," : "", kset_families[f]);
-	for (int ph = 0; ph < DSV4_N_PHASE; ph++)
-		if (phases == 1u << ph)
-			buf_printf(name, ".%s", kset_phases[ph]);
-	buf_printf(name, "=%s", p->plugin->name);
+	int n = 0;
+
+	for (int i = 0; i < n_ov; i++) {
+		const struct provider *p = ov[i].provider;
+		int kept = 0;
+
+		if (ov[i].family != f || (ov[i].phase >= 0 && ov[i].phase != ph) || p == &provider_ref ||
+		    !kset_serves(ks, p, f, ph))
+			continue;
+		for (int j = 0; j < n; j++)
+			if (layer[j] != p)
+				layer[kept++] = layer[j];
+		layer[kept] = p;
+		n = kept + 1;
+	}
+	return n;
 }
 
-/* The name says what runs, not how it was asked for: an overlay hidden by a later one is not in it. */
+static void kset_name_parts(struct buf *name, enum dsv4_family f, const char *phase, const struct provider **layer,
+			    int n)
+{
+	for (int i = 0; i < n; i++)
+		buf_printf(name, "%s%s%s%s=%s", name->len ? "," : "", kset_families[f], phase ? "." : "",
+			   phase ? phase : "", layer[i]->plugin->name);
+}
+
+/* The name says what runs, not how it was asked for: an overlay hidden by a later one is not in it, and overlays as the
+ * name lists them make the same set of the same name. */
 static void kset_make_name(struct kset *ks, const struct kset_overlay *ov, int n_ov)
 {
-	for (int f = 0; f < DSV4_N_FAMILY; f++)
-		for (int i = 0; i < n_ov; i++) {
-			bool seen = ov[i].provider == &provider_ref;
+	for (int f = 0; f < DSV4_N_FAMILY; f++) {
+		const struct provider *layer[DSV4_N_PHASE][KSET_MAX_OVERLAYS];
+		int n[DSV4_N_PHASE], same = 0;
 
-			for (int j = 0; j < i; j++)
-				seen |= ov[j].provider == ov[i].provider;
-			if (!seen)
-				kset_name_part(&ks->name, ov[i].provider, (enum dsv4_family)f,
-					kset_provides(ks, ov[i].provider, (enum dsv4_family)f));
-		}
+		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+			n[ph] = kset_layers(ks, ov, n_ov, (enum dsv4_family)f, ph, layer[ph]);
+		while (same < n[0] && same < n[1] && layer[0][same] == layer[1][same])
+			same++;
+		kset_name_parts(&ks->name, (enum dsv4_family)f, NULL, layer[0], same);
+		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+			kset_name_parts(&ks->name, (enum dsv4_family)f, kset_phases[ph], layer[ph] + same,
+					n[ph] - same);
+	}
 	if (!ks->name.len)
 		buf_adds(&ks->name, ref_plugin.name);
 }
