@@ -124,7 +124,7 @@ static int ctl_show_error(const struct ctl *c, const struct varlink_reply *r)
 static const char *const ctl_progressive[] = { "probe_run", "plugin_check", "kernels_check", "kernels_bench",
 					       "compare" };
 static const char *const ctl_patient[] = { "wait", "plugin_load", "plugin_inspect", "plugin_state", "plugin_discard",
-					   "kernels_use" };
+					   "kernels_use", "shadow_start" };
 
 static bool ctl_among(const struct ctl *c, const char *const *ids, size_t n)
 {

@@ -5,6 +5,7 @@
 #include "daemon/daemon.h"
 #include "daemon/kernels.h"
 #include "daemon/verbs.h"
+#include "daemon/warming.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -21,9 +22,10 @@
 
 /* The control thread fills it, ops runs it, control answers. */
 struct compare_job {
+	struct warming warming;        /* before the job; its call is control's alone; NULL once the peer is gone */
 	struct ops_job job;
 	struct daemon *daemon;
-	struct call *call;             /* control's alone; NULL once the peer is gone */
+	struct buf spec[2];            /* the sets as they were typed */
 	struct kset *set[2];           /* pins; reply.side has them too */
 	struct compare_reply reply;
 	struct token_ids prompt;
@@ -44,6 +46,8 @@ static void compare_job_free(struct compare_job *j)
 {
 	kset_unpin(&j->set[0]);
 	kset_unpin(&j->set[1]);
+	buf_fini(&j->spec[0]);
+	buf_fini(&j->spec[1]);
 	token_ids_fini(&j->prompt);
 	compare_result_fini(&j->result);
 	buf_fini(&j->why);
@@ -56,8 +60,8 @@ static void compare_note_deliver(struct ops_note *n)
 {
 	struct compare_note *p = list_entry(n, struct compare_note, note);
 
-	if (p->job->call)
-		call_progress(p->job->call, json_pack("{s:{s:s, s:I, s:I}}", "progress", "op", "compare", "done",
+	if (p->job->warming.call)
+		call_progress(p->job->warming.call, json_pack("{s:{s:s, s:I, s:I}}", "progress", "op", "compare", "done",
 						      (json_int_t)p->done, "total", (json_int_t)p->total));
 	free(p);
 }
@@ -99,10 +103,10 @@ static void compare_job_done(struct ops_job *job)
 {
 	struct compare_job *j = list_entry(job, struct compare_job, job);
 
-	if (j->call && j->rc)
-		call_fail(&j->call, j->rc, buf_str(&j->why));
-	else if (j->call)
-		call_reply(&j->call, compare_reply_json(&j->reply, &j->result));
+	if (j->warming.call && j->rc)
+		call_fail(&j->warming.call, j->rc, buf_str(&j->why));
+	else if (j->warming.call)
+		call_reply(&j->warming.call, compare_reply_json(&j->reply, &j->result));
 	compare_job_free(j);
 }
 
@@ -110,7 +114,7 @@ static void compare_gone(struct call *c)
 {
 	struct compare_job *j = c->arg;
 
-	j->call = NULL;
+	j->warming.call = NULL;
 	atomic_store(&j->job.cancel, true);
 	call_fail(&c, RC_CANCELLED, NULL);
 }
@@ -122,7 +126,7 @@ static int compare_side(struct compare_job *j, int side, const char *text, struc
 {
 	struct compare_side *s = &j->reply.side[side];
 	char *all = mem_strdup(text), *save = NULL;
-	struct buf set = { 0 };
+	struct buf *set = &j->spec[side];
 	int r = 0;
 
 	s->numerics = j->reply.in_force;
@@ -137,15 +141,13 @@ static int compare_side(struct compare_job *j, int side, const char *text, struc
 			*eq = '\0';
 			r = numerics_set(&s->numerics, word, eq + 1, why);
 		} else {
-			buf_printf(&set, "%s%s", set.len ? "," : "", word);
+			buf_printf(set, "%s%s", set->len ? "," : "", word);
 		}
 	}
 	if (r == 0 && s->numerics.drop_thinking != j->reply.in_force.drop_thinking)
 		r = buf_why(why, RC_INVALID, "drop_thinking: both sides run the same prompt");
-	if (r == 0)
-		r = kernels_resolve(j->daemon, set.len ? buf_str(&set) : "active", &j->set[side], why);
-	s->kset = j->set[side];
-	buf_fini(&set);
+	if (!set->len)
+		buf_adds(set, "active");
 	free(all);
 	return r;
 }
@@ -239,27 +241,48 @@ static int compare_fill(struct compare_job *j, const struct call *c, struct buf 
 	return r ? r : compare_side(j, 1, b, why);
 }
 
+static int compare_attempt(struct warming *w, json_t **ret_reply, struct buf *why)
+{
+	struct compare_job *j = list_entry(w, struct compare_job, warming);
+	int r = 0;
+
+	(void)ret_reply;
+	for (int side = 0; side < 2 && !r; side++)
+		r = warming_set(w, buf_str(&j->spec[side]), why);
+	for (int side = 0; side < 2 && !r; side++) {
+		r = kernels_resolve(j->daemon, buf_str(&j->spec[side]), &j->set[side], why);
+		j->reply.side[side].kset = j->set[side];
+	}
+	if (r == 0 && (r = ops_submit(j->daemon->ops, &j->job)) != 0)
+		buf_why(why, r, "too many slow jobs are waiting");
+	if (r)
+		return r;
+	w->call->arg = j;
+	w->call->gone = compare_gone;
+	return WARMING_TAKEN;
+}
+
+static void compare_end(struct warming *w)
+{
+	compare_job_free(list_entry(w, struct compare_job, warming));
+}
+
 int verb_compare(struct call *c, json_t **ret_reply, struct buf *why)
 {
 	struct compare_job *j;
 	int r = daemon_need_engine(c->daemon, why);
 
-	(void)ret_reply;
 	if (r)
 		return r;
 	j = mem_new(sizeof *j);
+	j->warming = (struct warming){ .daemon = c->daemon, .call = c, .attempt = compare_attempt, .end = compare_end };
 	j->job.run = compare_job_run;
 	j->job.done = compare_job_done;
 	j->daemon = c->daemon;
 	r = compare_fill(j, c, why);
-	if (r == 0 && (r = ops_submit(c->daemon->ops, &j->job)) != 0)
-		buf_why(why, r, "too many slow jobs are waiting");
 	if (r) {
 		compare_job_free(j);
 		return r;
 	}
-	j->call = c;
-	c->arg = j;
-	c->gone = compare_gone;
-	return CALL_LATER;
+	return warming_begin(&j->warming, ret_reply, why);
 }

@@ -83,6 +83,15 @@ def shadow_and_swaps(d):
     assert last["ops"] == before["ops"], last
     refused(d, 1, "no shadow runs", "shadow", "stop")
     ok(d, "kernels", "use", "all=ref")
+    # what it needs is warmed, as for the active set
+    ok(d, "plugin", "state", "mhc-bf16", "cold")
+    refused(d, 1, "intent-cold", "shadow", "start", "mhc-bf16")
+    refused(d, 1, "intent-cold", "compare", "--prompt", written(d, "short", "Hello"), "--b", "mhc=mhc-bf16")
+    ok(d, "plugin", "state", "mhc-bf16", "auto")
+    assert ok(d, "shadow", "start", "mhc=mhc-bf16")["share"] == 0.05
+    ok(d, "shadow", "stop")
+    ok(d, "plugin", "state", "mhc-bf16", "cold")
+    ok(d, "plugin", "state", "mhc-bf16", "auto")
     # a share, evenly spread
     ok(d, "shadow", "start", "avx2", "--share=0.25")
     for _ in range(4):
