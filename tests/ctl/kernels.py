@@ -109,6 +109,15 @@ def using(d):
     assert len([line for line in d.log().splitlines() if "kernels_activated" in line]) == 6
 
 
+def niceness(d):
+    """Slow jobs give way to what serves: one thread, and none that it started before."""
+    tasks, found = f"/proc/{d.process.pid}/task", []
+    for t in os.listdir(tasks):
+        with open(os.path.join(tasks, t, "stat"), encoding="utf-8") as f:
+            found.append(int(f.read().rpartition(")")[2].split()[16]))
+    assert sorted(found)[-2:] == [0, 10] and len(found) > 3, found
+
+
 def refusals(d):
     """Nothing that is refused changes anything."""
     before, generation = active(d), ok(d, "status")["kernels_generation"]
@@ -274,6 +283,6 @@ def configured(d):
 
 
 with Daemon(plugins=["mhc-bf16", "indexer-bf16", "indexer-fp8"]) as d:
-    for part in (inspecting, leaving, using, refusals, temperatures, replacing, choosing, last_good, configured):
+    for part in (inspecting, leaving, using, niceness, refusals, temperatures, replacing, choosing, last_good, configured):
         part(d)
 print("ok")
