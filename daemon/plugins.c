@@ -240,7 +240,7 @@ json_t *plugin_json(const struct plugin *p)
 			 varlink_string(p->path, strlen(p->path)), "sha256", p->sha256, "intent",
 			 plugin_intent_name(p->intent), "temperature",
 			 plugin_temperature_name(plugin_temperature(p)), "users", users, "generation",
-			 (json_int_t)p->generation, "superseded", p->superseded && p->generation, "ops", f->n_op, "families",
-			 plugin_words(f, false), "tags", plugin_words(f, true), "cpu", f->cpu, "complaint",
+			 (json_int_t)p->generation, "superseded", p->superseded && p->generation, "ops", f->n_op,
+			 "families", plugin_words(f, false), "tags", plugin_words(f, true), "cpu", f->cpu, "complaint",
 			 varlink_string(complaint, strlen(complaint)));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * verbs_check.c - kernels held against ref and timed while the daemon serves: plugin check, kernels check, kernels bench.
+ * verbs_check.c - kernels held against ref, and timed, while the daemon serves.
  * Threads: control; check_job_run() with what it calls on ops. Locks: none (ops.h hands everything over). */
 #include "daemon/daemon.h"
 #include "daemon/kernels.h"
@@ -93,8 +93,8 @@ static void check_on_row(void *arg, const struct check_row *r)
 		"{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o}", "plugin", j->now->plugin->name, "op",
 		kset_op_name(r->op), "phase", kset_phase_name(r->phase), "wfmt", check_wfmt_name(r->op, r->wfmt),
 		"numerics", r->entry->tag, "class", check_class_name(r->class), "verdict",
-		r->n_case ? check_verdict_name(r->verdict) : "not-checked", "cases", r->n_case, "figure", check_number(r->figure), "limit",
-		check_number(r->limit), "detail", varlink_string(r->detail, strlen(r->detail))));
+		r->n_case ? check_verdict_name(r->verdict) : "not-checked", "cases", r->n_case, "figure",
+		check_number(r->figure), "limit", check_number(r->limit), "detail", varlink_string(r->detail, strlen(r->detail))));
 }
 
 static void check_on_speed(void *arg, const struct check_speed *s)
@@ -107,8 +107,8 @@ static void check_on_speed(void *arg, const struct check_speed *s)
 		return;
 	json_array_append_new(j->rows, json_pack(
 		"{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "plugin", j->now->plugin->name, "op",
-		kset_op_name(s->op), "phase", kset_phase_name(s->phase), "wfmt", check_wfmt_name(s->op, s->wfmt), "tokens",
-		s->n_tok, "ns", check_number(s->ns), "times_ref", check_number(s->ref_ns / s->ns), "gb_s",
+		kset_op_name(s->op), "phase", kset_phase_name(s->phase), "wfmt",
+		check_wfmt_name(s->op, s->wfmt), "tokens", s->n_tok, "ns", check_number(s->ns), "times_ref", check_number(s->ref_ns / s->ns), "gb_s",
 		check_number(read), "gflop_s", check_number(flop), "of_roof",
 		check_number(fmax(read * 1e9 / j->roof.bytes_s, flop * 1e9 / j->roof.flops_s))));
 }
@@ -130,7 +130,8 @@ static bool check_provides(const struct check_job *j, const struct provider *p, 
 {
 	for (int ph = 0; ph < DSV4_N_PHASE; ph++)
 		for (int wf = 0; wf < DSV4_N_WFMT; wf++)
-			if (kset_slot(j->kset, (enum dsv4_op)op, (enum dsv4_phase)ph, (enum dsv4_wfmt)wf)->provider == p)
+			if (kset_slot(j->kset, (enum dsv4_op)op, (enum dsv4_phase)ph,
+				      (enum dsv4_wfmt)wf)->provider == p)
 				return true;
 	return false;
 }
@@ -190,8 +191,8 @@ static json_t *check_reply(struct check_job *j)
 	const char *verdict = j->n_failed ? "fail" : "pass";
 
 	if (!j->bench)
-		return json_pack("{s:s, s:i, s:f, s:O}", "verdict", verdict, "failed", j->n_failed, "seconds", j->seconds,
-				 "rows", j->rows);
+		return json_pack("{s:s, s:i, s:f, s:O}", "verdict", verdict, "failed", j->n_failed, "seconds",
+				 j->seconds, "rows", j->rows);
 	return json_pack("{s:s, s:i, s:f, s:i, s:f, s:f, s:O}", "verdict", verdict, "failed", j->n_failed, "seconds",
 			 j->seconds, "threads", j->roof.n_threads, "roof_gb_s", j->roof.bytes_s / 1e9, "roof_gflop_s",
 			 j->roof.flops_s / 1e9, "rows", j->rows);
@@ -233,8 +234,8 @@ static void check_gone(struct call *c)
 static struct check_shape check_shape_model(const struct model_config *m)
 {
 	return (struct check_shape){
-		.name = "model", .hidden = m->hidden_size, .hc = m->hc_mult, .heads = m->n_heads, .head_dim = m->head_dim,
-		.rope = m->rope_dim, .q_rank = m->q_lora_rank, .o_rank = m->o_lora_rank, .o_groups = m->o_groups,
+		.name = "model", .hidden = m->hidden_size, .hc = m->hc_mult, .heads = m->n_heads,
+		.head_dim = m->head_dim, .rope = m->rope_dim, .q_rank = m->q_lora_rank, .o_rank = m->o_lora_rank, .o_groups = m->o_groups,
 		.index_heads = m->index_heads, .index_dim = m->index_dim, .index_topk = m->index_topk,
 		.window = m->window, .experts = m->n_experts, .experts_per_tok = m->experts_per_tok,
 		.inter = m->moe_inter, .shared = m->n_shared_experts, .vocab = m->vocab_size,
@@ -325,8 +326,9 @@ static int check_start(struct call *c, bool bench, const char *set, const char *
 	struct engine_status s;
 	int r;
 
-	*j = (struct check_job){ .job = { .run = check_job_run, .done = check_job_done }, .daemon = c->daemon, .call = c,
-				 .bench = bench, .copies = state_plugins(c->daemon->state), .quick = call_flag(c, "quick"),
+	*j = (struct check_job){ .job = { .run = check_job_run, .done = check_job_done }, .daemon = c->daemon,
+				 .call = c, .bench = bench, .copies = state_plugins(c->daemon->state),
+				 .quick = call_flag(c, "quick"),
 				 .seed = (uint64_t)call_int(c, "seed", 0), .rows = json_array() };
 	r = check_targets(j, set, plugin, why);
 	if (!r) {
