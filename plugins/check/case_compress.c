@@ -27,6 +27,7 @@ static const struct case_compress_row {
 	{ CASE_COMPRESS_ODD, 1, 1, 1, 0, false, false, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 4, 3, 130, 6, true, true, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 2, 5, 65, 64, false, true, false, DSV4_ROUND_BF16, CASE_PLAIN, CASE_PLAIN },
+	{ CASE_COMPRESS_ODD, 33, 4, 64, 32, true, true, false, DSV4_ROUND_FP8, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 0, 4, 96, 32, true, false, true, DSV4_ROUND_FP8, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 3, 4, 96, 32, true, false, true, DSV4_ROUND_FP8, CASE_ZERO, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 3, 4, 96, 32, true, true, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_ZERO },

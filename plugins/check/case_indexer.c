@@ -28,6 +28,7 @@ static const struct case_score_row {
 	{ 2, 3, 17, 5, 5, 1, 0, false, CASE_PLAIN, CASE_PLAIN },
 	{ 17, 1, 3, 4, 2, 64, 4, true, CASE_PLAIN, CASE_PLAIN },
 	{ 60, 1, 0, 32, 4, 64, 0, false, CASE_PLAIN, CASE_PLAIN },
+	{ 2, 70, 100, 32, 3, 32, 64, false, CASE_PLAIN, CASE_PLAIN },
 	{ 0, 0, 0, 32, 4, 64, 0, true, CASE_PLAIN, CASE_PLAIN },
 	{ 2, 3, 40, 32, 4, 64, 0, true, CASE_ZERO, CASE_PLAIN },
 	{ 2, 3, 40, 32, 4, 64, 0, true, CASE_SIGNED_ZERO, CASE_PLAIN },

@@ -25,6 +25,7 @@ static const struct case_mhc_row {
 	{ 4, 1, 1, 3, DSV4_PREC_FP32, true, CASE_PLAIN },
 	{ 3, 2, 5, 20, DSV4_PREC_BF16, false, CASE_PLAIN },
 	{ 5, 6, 17, 20, DSV4_PREC_FP32, true, CASE_PLAIN },
+	{ 67, 4, 40, 20, DSV4_PREC_FP32, false, CASE_PLAIN },
 	{ 0, 4, 128, 20, DSV4_PREC_FP32, true, CASE_PLAIN },
 	{ 3, 4, 128, 20, DSV4_PREC_FP32, true, CASE_ZERO },
 	{ 3, 4, 128, 20, DSV4_PREC_BF16, false, CASE_SIGNED_ZERO },

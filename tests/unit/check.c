@@ -363,18 +363,16 @@ static void test_each_wrong_kernel_gets_its_verdict(void **state)
 static void test_ref_passes_whatever_the_values(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= 5; seed++)
-		for (int fence = 0; fence < 2; fence++) {
-			struct check_seen s = { 0 };
-			const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .seed = seed,
-							 .quick = true, .op = -1, .fence = fence,
-							 .report = check_see, .arg = &s };
+	for (uint64_t seed = 1; seed <= 4; seed++) {
+		struct check_seen s = { 0 };
+		const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .seed = seed, .quick = true,
+						 .op = -1, .fence = seed % 2, .report = check_see, .arg = &s };
 
-			assert_int_equal(check_plugin(&ref_plugin, &check_base, &o), 0);
-			/* Every op, two phases; three ops in five weight formats. */
-			assert_int_equal(s.n_row, 2 * (DSV4_N_OP - 3 + 3 * DSV4_N_WFMT));
-			assert_true(s.n_case > 10 * s.n_row);
-		}
+		assert_int_equal(check_plugin(&ref_plugin, &check_base, &o), 0);
+		/* Every op, two phases; three ops in five weight formats. */
+		assert_int_equal(s.n_row, 2 * (DSV4_N_OP - 3 + 3 * DSV4_N_WFMT));
+		assert_true(s.n_case > 10 * s.n_row);
+	}
 }
 
 /* ref under looser markings: what the cases are made of leaves its numbers alone. */
