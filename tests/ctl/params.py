@@ -105,7 +105,7 @@ def usage(d):
     refused(d, 2, "not a whole number of 0 or more", "wait", "ready", "--timeout", "-1")
     refused(d, 5, "not drained", "wait", "drained", "--timeout", "0")
     assert "request show ID" in ok(d, "--help") and "probe run NAME..." in ok(d, "probe", "--help")
-    assert "complete -F" in ok(d, "completion", "bash")
+    assert "complete -o default -F _dsv4ctl dsv4ctl" in ok(d, "completion", "bash")
 
 
 with Daemon() as d:
