@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_TOK 275 /* past two blocks of 128 and past where the indexer begins to choose */
+#define N_TOK 150  /* past a block of 128 and past where the indexer begins to choose */
+#define DECODE 120 /* from here on one by one, in runs of the decode slots */
 
 static void set(struct tinykit *k, struct numerics *num, const char *name, const char *value)
 {
@@ -129,7 +130,7 @@ static void test_distances(void **state)
 		other = plugkit_set(&p, v->families);
 		beside_init(&b, k->ref, other, phase);
 		ks = beside_set(&b);
-		free(run(k, ks, v->exact, N_TOK, phase == DSV4_DECODE ? 0 : N_TOK));
+		free(run(k, ks, v->exact, N_TOK, phase == DSV4_DECODE ? DECODE : N_TOK));
 		print_message("%s, %s\n", v->plugin, kset_phase_name(phase));
 		beside_print(&b);
 		check_distance(v, &b);
@@ -155,7 +156,7 @@ static void test_moe_fused_is_exact(void **state)
 		other = plugkit_set(&p, "moe");
 		beside_init(&b, k->ref, other, phase);
 		ks = beside_set(&b);
-		free(run(k, ks, i / 2, N_TOK, phase == DSV4_DECODE ? 0 : N_TOK));
+		free(run(k, ks, i / 2, N_TOK, phase == DSV4_DECODE ? DECODE : N_TOK));
 		assert_true(b.op[DSV4_OP_moe_route].n_call > 0 && b.op[DSV4_OP_moe_experts].n_call > 0);
 		assert_int_equal(b.op[DSV4_OP_moe_route].all.n_bits, 0);
 		assert_int_equal(b.op[DSV4_OP_moe_experts].all.n_bits, 0);
@@ -182,7 +183,7 @@ static void test_same_bits(void **state)
 		plugkit_init(&p, v->plugin);
 		ks = plugkit_set(&p, v->families);
 		whole = run(one, ks, v->exact, N_TOK, N_TOK);
-		cut = run(&two, ks, v->exact, 30, 200);
+		cut = run(&two, ks, v->exact, 30, DECODE + 10);
 		if (memcmp(whole, cut, bytes))
 			fail_msg("%s: other chunks, other bits", v->plugin);
 		if (!memcmp(whole, ref, bytes))
