@@ -49,7 +49,8 @@ static int case_compress_args(struct check_case *c, const struct case_compress_r
 			      const struct case_compress_dims *d)
 {
 	struct dsv4_compress *a = &c->args.compress;
-	int64_t width = (int64_t)d->dim * (r->overlap ? 2 : 1), n = (d->n_out + (int64_t)r->overlap) * r->ratio * width;
+	int64_t width = (int64_t)d->dim * (r->overlap ? 2 : 1);
+	int64_t n = (d->n_out + (int64_t)r->overlap) * r->ratio * width;
 	float *kv = case_floats(c, n, r->values, 2), *score = case_floats(c, n, r->scores, 4);
 
 	*a = (struct dsv4_compress){ .size = sizeof *a, .n_out = d->n_out, .ratio = r->ratio, .dim = d->dim,

@@ -11,8 +11,8 @@
 
 #define CASE_SCORE_RATIO 4
 
-/* n_head 0: the shape's. Sequence i has n_tok + i % 4 tokens (DECODE: one), and `rows` + 5 i rows before them, in pages
- * of page_rows. */
+/* n_head 0: the shape's. Sequence i has n_tok + i % 4 tokens (DECODE: one), and `rows` + 5 i rows before them, in
+ * pages of page_rows. */
 static const struct case_score_row {
 	int n_seq, n_tok, rows, page_rows, n_head, dim, k;
 	bool quick;
@@ -59,9 +59,11 @@ static int64_t case_score_seqs(struct check_case *c, const struct case_score_dim
 
 	for (int i = 0; i < d->n_seq && !c->rc; i++) {
 		struct dsv4_seq *s = &seq[i];
-		int64_t pos0 = (int64_t)(d->rows + 5 * i) * CASE_SCORE_RATIO + case_below(c, CASE_SCORE_RATIO), seen;
+		int64_t pos0 = (int64_t)(d->rows + 5 * i) * CASE_SCORE_RATIO + case_below(c, CASE_SCORE_RATIO);
+		int64_t seen;
 
-		*s = (struct dsv4_seq){ .size = sizeof *s, .tok0 = tok, .n_tok = d->n_tok + (d->grow ? i % 4 : 0), .pos0 = pos0 };
+		*s = (struct dsv4_seq){ .size = sizeof *s, .tok0 = tok, .pos0 = pos0 };
+		s->n_tok = d->n_tok + (d->grow ? i % 4 : 0);
 		s->ratio = i % 3 == 2 ? 0 : CASE_SCORE_RATIO;
 		seen = s->ratio ? (pos0 + s->n_tok) / s->ratio : 0;
 		case_rows(c, &s->key, seen + 2, d->dim, d->page_rows, v, 1);

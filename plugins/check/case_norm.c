@@ -151,12 +151,15 @@ static void case_rope_dims(struct dsv4_rope *a, const struct check_shape *s, con
 {
 	bool index = r->of == CASE_ROPE_INDEX_Q || r->of == CASE_ROPE_INDEX_KEY, odd = r->of == CASE_ROPE_ODD;
 
-	a->n_head = odd ? r->n_head : r->of == CASE_ROPE_Q ? s->heads : r->of == CASE_ROPE_INDEX_Q ? s->index_heads : 1;
+	a->n_head = odd ? r->n_head : r->of == CASE_ROPE_Q ? s->heads : 1;
+	if (r->of == CASE_ROPE_INDEX_Q)
+		a->n_head = s->index_heads;
 	a->dim = odd ? r->dim : index ? s->index_dim : s->head_dim;
 	a->rot = odd ? r->rot : s->rope;
 }
 
-static int case_rope_args(struct check_case *c, const struct check_shape *s, const struct case_rope_row *r, int n_tok)
+static int case_rope_args(struct check_case *c, const struct check_shape *s, const struct case_rope_row *r,
+			  int n_tok)
 {
 	struct dsv4_rope *a = &c->args.rope;
 

@@ -2,8 +2,8 @@
  * check.c - the driver: every entry of a plugin in every phase and weight format, on every case of its op.
  * Threads: one caller; starts and joins its own. Locks: none.
  *
- * A case runs once in the plainest way, then in others (other batches, splits, threads, contents of scratch) that must
- * give the same bits, then on ref. Everything is looked at after every run; the gravest finding names the row. */
+ * A case runs once in the plainest way, then in others (other batches, splits, threads, contents of scratch) that
+ * must give the same bits, then on ref. Everything is looked at after every run; the gravest finding names the row. */
 #include "plugins/check/check.h"
 #include "engine/base/mem.h"
 #include "plugins/check/check_compare.h"
@@ -181,7 +181,8 @@ static int check_one(struct check_work *w, int s, int i)
 	return rc == CASE_SKIP ? 0 : rc;
 }
 
-static int check_row(struct check_work *w, const struct dsv4_op_entry *e, enum dsv4_phase phase, enum dsv4_wfmt wfmt)
+static int check_row(struct check_work *w, const struct dsv4_op_entry *e, enum dsv4_phase phase,
+		     enum dsv4_wfmt wfmt)
 {
 	int rc = 0;
 
@@ -191,8 +192,8 @@ static int check_row(struct check_work *w, const struct dsv4_op_entry *e, enum d
 	w->ref.fn = ref_plugin.op[e->op].fn;
 	w->limit = check_limit_of(e);
 	w->found = (struct check_finding){ 0 };
-	w->row = (struct check_row){ .op = e->op, .phase = phase, .wfmt = wfmt, .entry = e, .class = w->limit.class,
-				     .limit = w->limit.limit };
+	w->row = (struct check_row){ .op = e->op, .phase = phase, .wfmt = wfmt, .entry = e,
+				     .class = w->limit.class, .limit = w->limit.limit };
 	for (int s = 0; s < w->n_shape; s++)
 		for (int i = 0; i < case_ops[e->op]->n && !rc; i++)
 			rc = check_one(w, s, i);
@@ -229,7 +230,8 @@ static int check_entry(struct check_work *w, const struct dsv4_op_entry *e, int 
 int check_plugin(const struct dsv4_plugin *p, const struct dsv4_host *base, const struct check_options *o)
 {
 	const struct check_shape both[] = { check_shape_tiny, check_shape_flash };
-	struct check_work w = { .o = o, .shape = o->shape ? o->shape : both, .n_shape = o->shape ? o->n_shape : 2 };
+	struct check_work w = { .o = o, .shape = o->shape ? o->shape : both,
+				.n_shape = o->shape ? o->n_shape : 2 };
 	int n_failed = 0, rc = check_team_new(CHECK_TEAM, &w.team);
 
 	if (rc)

@@ -74,8 +74,8 @@ void kcheck_print_head(const struct kcheck_print *out, uint64_t seed)
 	if (out->json)
 		return;
 	fprintf(out->f, "%s %s, seed %" PRIu64 "\n", out->plugin->name, out->plugin->version, seed);
-	fprintf(out->f, "  %-12s %-8s %-6s %-9s %-6s %5s  %-9s %-9s %s\n", "op", "phase", "weight", "numerics", "class",
-		"cases", "figure", "limit", "verdict");
+	fprintf(out->f, "  %-12s %-8s %-6s %-9s %-6s %5s  %-9s %-9s %s\n", "op", "phase", "weight", "numerics",
+		"class", "cases", "figure", "limit", "verdict");
 }
 
 void kcheck_print_row(void *arg, const struct check_row *r)
@@ -110,8 +110,8 @@ void kcheck_print_bench_head(const struct kcheck_print *out)
 		return;
 	fprintf(out->f, "%s %s, %d threads; roofs: %.1f GB/s read, %.1f GFLOP/s multiply-add\n", out->plugin->name,
 		out->plugin->version, out->roof.n_threads, out->roof.bytes_s / 1e9, out->roof.flops_s / 1e9);
-	fprintf(out->f, "  %-12s %-8s %-6s %-6s %5s %12s %8s %8s %10s %s\n", "op", "phase", "weight", "shape", "tok", "ns",
-		"ref/this", "GB/s", "GFLOP/s", "of roof");
+	fprintf(out->f, "  %-12s %-8s %-6s %-6s %5s %12s %8s %8s %10s %s\n", "op", "phase", "weight", "shape", "tok",
+		"ns", "ref/this", "GB/s", "GFLOP/s", "of roof");
 }
 
 void kcheck_print_speed(void *arg, const struct check_speed *s)
