@@ -282,7 +282,19 @@ def configured(d):
     assert ok(d, "status")["started_from"] == "configuration"
 
 
+def state_directories(d):
+    """One daemon to a state directory; none at all, and requests are served all the same."""
+    other = Daemon("--state", os.path.join(d.dir, "state"))
+    ends(other, 75, "another dsv4d runs on it")
+    shutil.rmtree(other.dir)
+    assert ok(d, "plugin", "load", "mhc-bf16")["plugin"]["temperature"] == "warm"
+    with Daemon("--state", "/proc/nothing") as other:
+        assert ask(other) == "ref" and "state_unusable" in other.log()
+        refused(other, 5, "no usable state directory", "plugin", "load", "mhc-bf16")
+
+
 with Daemon(plugins=["mhc-bf16", "indexer-bf16", "indexer-fp8"]) as d:
-    for part in (inspecting, leaving, using, niceness, refusals, temperatures, replacing, choosing, last_good, configured):
+    for part in (inspecting, leaving, using, niceness, refusals, temperatures, replacing, choosing, last_good, configured,
+                 state_directories):
         part(d)
 print("ok")
