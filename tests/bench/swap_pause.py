@@ -45,7 +45,7 @@ def gaps(d, streams):
 
 
 def measure(d, streams, sets=None, at="admission"):
-    """Median gap, and the longest gap of each round; with swaps among the sets, if any."""
+    """All gaps, the longest of each round, and how many swaps there were; with swaps among the sets, if any."""
     stop, count = multiprocessing.Event(), multiprocessing.Value("i", 0)
     p = multiprocessing.Process(target=swapper, args=(d.control, sets, at, stop, count))
     if sets:
@@ -55,14 +55,16 @@ def measure(d, streams, sets=None, at="admission"):
         stop.set()
         p.join()
         assert p.exitcode == 0 and count.value > 0, p.exitcode
-    return statistics.median(g for r in rounds for g in r), sorted(max(r) for r in rounds), count.value
+    return sorted(g for r in rounds for g in r), sorted(max(r) for r in rounds), count.value
 
 
-def show(what, step, longest, swaps, base=None):
-    middle = statistics.median(longest)
-    grown = f", {(middle - base) / step:+.2f} steps" if base is not None else ""
-    print(f"{what:34} step {step:7.3f} ms, longest gap {middle:8.3f} ms ({middle / step:5.1f} steps; of {ROUNDS} rounds "
-          f"{longest[0]:.3f} to {longest[-1]:.3f}){grown}, {swaps} swaps")
+def show(what, every, longest, swaps, base=None):
+    """One line: in ms, and how much the longest gap grew in steps. The median of the rounds' longest gaps stands for all:
+    on a busy machine one of them is always somebody else's."""
+    step, middle = statistics.median(every), statistics.median(longest)
+    grown = f"{(middle - base) / step:+6.1f}" if base is not None else "      "
+    print(f"{what:34} {step:8.3f} {every[len(every) * 999 // 1000]:8.3f} {middle:8.3f} {longest[0]:8.3f} {longest[-1]:8.3f}"
+          f" {middle / step:6.1f} {grown} {swaps:6}")
     return middle
 
 
@@ -76,6 +78,7 @@ def main(streams):
         alike = [[f"all={name}"] for name in ("avx2",) if name in files] + [[]]
         every = alike + [[f"all={name}"] for name in files if name != "avx2"]
         print(f"{streams} streams of {TOKENS} tokens, a swap every {1000 * PERIOD:g} ms")
+        print(f"{'':34} {'median':>8} {'99.9 %':>8} {'longest gap: middle, least, most':>26} {'steps':>6} {'grown':>6} {'swaps':>6}")
         gaps(d, streams)
         base = show("no swaps, ref", *measure(d, streams))
         show("swaps among all plugins", *measure(d, streams, every), base=base)
