@@ -121,6 +121,8 @@ static json_t *figures_group(const struct figures_group *g)
 	figures_diff(o, "mean", &s.diff);
 	figures_set(o, "worst", bad && !s.layer->diff.n_set ? figures_real(op_diff_relative(&s.layer->diff))
 							    : json_null());
+	figures_set(o, "worst_overlap", bad && s.layer->diff.n_set ? figures_real(op_diff_jaccard(&s.layer->diff))
+								   : json_null());
 	figures_set(o, "worst_layer", bad ? figures_layer(s.layer->layer) : json_null());
 	figures_worst(o, s.row);
 	figures_set(o, "same", json_integer(g->first ? (json_int_t)s.same : 0));

@@ -76,8 +76,6 @@ def shadow_and_swaps(d):
     ok(d, "plugin", "state", "mhc-bf16", "auto")
     assert ok(d, "shadow", "start", "mhc=mhc-bf16")["share"] == 0.05
     ok(d, "shadow", "stop")
-    ok(d, "kernels", "use", "all=avx2")
-    ok(d, "kernels", "use", "all=ref")
     # a share, evenly spread
     ok(d, "shadow", "start", "avx2", "--share=0.25")
     for _ in range(4):
