@@ -9,10 +9,14 @@
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 /* ---- kernels, each wrong in one way: ref, and then something ---- */
@@ -432,6 +436,49 @@ static void test_cancel(void **state)
 	assert_int_equal(s.n_row, 0);
 }
 
+/* Reads what stands behind its input, which changes nothing. */
+RMS(wrong_read)
+{
+	volatile float behind = a->n_row > 0 ? a->x[(a->n_row - 1) * a->ldx + a->dim] : 0;
+
+	(void)behind;
+	return ref_rms_norm(x, host, a);
+}
+
+/* Exits with what check_plugin() returned, unless a signal comes first. */
+static int check_in_child(bool fence, char doing[CHECK_DOING])
+{
+	static const struct dsv4_op_entry e = ENTRY(rms_norm, EXACT, wrong_read);
+	const struct dsv4_plugin p = { .name = "reads", .n_op = 1, .op = &e };
+	const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .quick = true, .op = -1, .fence = fence,
+					 .doing = doing };
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would report it */
+		_exit(check_plugin(&p, &check_base, &o));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void test_a_read_past_an_input_dies_at_a_fence(void **state)
+{
+	char *doing = mmap(NULL, CHECK_DOING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status;
+
+	(void)state;
+	assert_true(doing != MAP_FAILED);
+	status = check_in_child(true, doing);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	assert_non_null(strstr(doing, "rms_norm tiny"));
+	status = check_in_child(false, doing); /* guard bytes cannot see it */
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_int_equal(munmap(doing, CHECK_DOING), 0);
+}
+
 /* ---- speed ---- */
 
 static void check_see_speed(void *arg, const struct check_speed *s)
@@ -476,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_a_shape_may_lack_dimensions),
 		cmocka_unit_test(test_one_op_alone),
 		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_a_read_past_an_input_dies_at_a_fence),
 		cmocka_unit_test(test_bench_times_every_slot),
 		cmocka_unit_test(test_roofs_are_measured),
 	};
