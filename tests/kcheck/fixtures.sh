@@ -11,8 +11,11 @@ for seed in 1 2 "$$"; do
 		checked() { want "$1" "$2" --seed "$seed" "$speed" "$top_builddir/tests/plugins/$3.so"; }
 		checked 0 "good: " good
 		checked 1 " wrong" wrong-result
-		checked 1 "touched memory that is not there" past-end
-		checked 1 "touched memory that is not there" before-start
+		# Guard bytes or an unmapped page, whichever it meets first.
+		for fixture in past-end before-start; do
+			checked 1 "$fixture" "$fixture"
+			grep -qE 'out-of-bounds|touched memory that is not there' "$dir/said" || { cat "$dir/said"; failed=1; }
+		done
 		checked 1 "out-of-bounds" between-rows
 		checked 1 "out-of-bounds" writes-input
 		checked 1 "not-identical" batch
