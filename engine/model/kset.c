@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/model/kset_priv.h"
 #include "plugins/ref/ref.h"
 
 #include <stdatomic.h>
@@ -192,66 +193,6 @@ static void kset_base(struct kset *ks)
 				must(ks->slot[op][ph][wf].fn != NULL);
 }
 
-static bool kset_serves(const struct kset *ks, const struct provider *p, enum dsv4_family f, int ph)
-{
-	for (int op = 0; op < DSV4_N_OP; op++)
-		for (int wf = 0; wf < DSV4_N_WFMT && kset_ops[op].family == f; wf++)
-			if (ks->slot[op][ph][wf].provider == p)
-				return true;
-	return false;
-}
-
-/* The plugins that serve a family in one phase, a later one winning over an earlier. Returns how many. */
-static int kset_layers(const struct kset *ks, const struct kset_overlay *ov, int n_ov, enum dsv4_family f, int ph,
-		       const struct provider **layer)
-{
-	int n = 0;
-
-	for (int i = 0; i < n_ov; i++) {
-		const struct provider *p = ov[i].provider;
-		int kept = 0;
-
-		if (ov[i].family != f || (ov[i].phase >= 0 && ov[i].phase != ph) || p == &provider_ref ||
-		    !kset_serves(ks, p, f, ph))
-			continue;
-		for (int j = 0; j < n; j++)
-			if (layer[j] != p)
-				layer[kept++] = layer[j];
-		layer[kept] = p;
-		n = kept + 1;
-	}
-	return n;
-}
-
-static void kset_name_parts(struct buf *name, enum dsv4_family f, const char *phase, const struct provider **layer,
-			    int n)
-{
-	for (int i = 0; i < n; i++)
-		buf_printf(name, "%s%s%s%s=%s", name->len ? "," : "", kset_families[f], phase ? "." : "",
-			   phase ? phase : "", layer[i]->plugin->name);
-}
-
-/* The name says what runs, not how it was asked for: an overlay hidden by a later one is not in it, and overlays as the
- * name lists them make the same set of the same name. */
-static void kset_make_name(struct kset *ks, const struct kset_overlay *ov, int n_ov)
-{
-	for (int f = 0; f < DSV4_N_FAMILY; f++) {
-		const struct provider *layer[DSV4_N_PHASE][KSET_MAX_OVERLAYS];
-		int n[DSV4_N_PHASE], same = 0;
-
-		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
-			n[ph] = kset_layers(ks, ov, n_ov, (enum dsv4_family)f, ph, layer[ph]);
-		while (same < n[0] && same < n[1] && layer[0][same] == layer[1][same])
-			same++;
-		kset_name_parts(&ks->name, (enum dsv4_family)f, NULL, layer[0], same);
-		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
-			kset_name_parts(&ks->name, (enum dsv4_family)f, kset_phases[ph], layer[ph] + same,
-					n[ph] - same);
-	}
-	if (!ks->name.len)
-		buf_adds(&ks->name, ref_plugin.name);
-}
-
 static void kset_hold(struct kset *ks, struct provider *p)
 {
 	for (int i = 0; i < ks->n_provider; i++)
@@ -280,24 +221,23 @@ int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, st
 		kset_unpin(&ks);
 		return rc;
 	}
-	kset_make_name(ks, ov, n_ov);
+	kset_name_make(ks, ov, n_ov, &ks->name);
 	ks->generation = atomic_fetch_add(&generations, 1) + 1;
 	*ret_ks = ks;
 	return 0;
 }
 
-/* Is ov[0..n) without number `skip` the same as `full`? */
-static bool kset_same_without(const struct kset *full, const struct kset_overlay *ov, int n, int skip)
+bool kset_is(const struct kset *ks, const struct kset_overlay *ov, int n, int skip)
 {
-	struct kset *ks = mem_new(sizeof *ks);
+	struct kset *other = mem_new(sizeof *other);
 	bool same;
 
-	kset_base(ks);
+	kset_base(other);
 	for (int i = 0; i < n; i++)
 		if (i != skip)
-			must_zero(kset_overlay(ks, &ov[i], NULL));
-	same = memcmp(ks->slot, full->slot, sizeof ks->slot) == 0;
-	free(ks);
+			must_zero(kset_overlay(other, &ov[i], NULL));
+	same = memcmp(other->slot, ks->slot, sizeof ks->slot) == 0;
+	free(other);
 	return same;
 }
 
@@ -305,7 +245,7 @@ static bool kset_same_without(const struct kset *full, const struct kset_overlay
 static bool kset_reduce_one(const struct kset *full, struct kset_overlay *ov, int *n)
 {
 	for (int i = *n - 1; i >= 0; i--)
-		if (kset_same_without(full, ov, *n, i)) {
+		if (kset_is(full, ov, *n, i)) {
 			memmove(&ov[i], &ov[i + 1], (size_t)(*n - i - 1) * sizeof *ov);
 			--*n;
 			return true;

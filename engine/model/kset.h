@@ -58,7 +58,7 @@ void kset_when_unused(struct kset *ks, void (*fn)(void *arg, struct kset *ks), v
 void kset_free(struct kset **ks);
 const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph,
 	enum dsv4_wfmt wf);
-/* "ref", or e.g. "indexer=indexer-bf16,attention.decode=attn-splitk". */
+/* The shortest list of overlays that makes it: "ref", or e.g. "all=avx2,attention.decode=attn-splitk". */
 const char *kset_name(const struct kset *ks);
 /* Unique and rising over the process's life. */
 uint64_t kset_generation(const struct kset *ks);
