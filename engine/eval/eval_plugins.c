@@ -89,49 +89,9 @@ int eval_plugins_load(struct eval_plugins *p, const char *file, struct buf *why)
 	return rc;
 }
 
-static bool eval_plugins_offers(const struct dsv4_plugin *p, enum dsv4_family f)
-{
-	for (uint32_t i = 0; i < p->n_op; i++)
-		if (kset_op_family((enum dsv4_op)p->op[i].op) == f)
-			return true;
-	return false;
-}
-
-static int eval_plugins_put(struct kset_overlay add, struct kset_overlay *ov, int *n, struct buf *why)
-{
-	if (*n == KSET_MAX_OVERLAYS)
-		return buf_why(why, RC_INVALID, "more than %d families", KSET_MAX_OVERLAYS);
-	ov[(*n)++] = add;
-	return 0;
-}
-
-static int eval_plugins_all(struct eval_plugins *p, const char *name, struct kset_overlay *ov, int *n,
-	struct buf *why)
-{
-	struct provider *all = eval_plugins_find(p, name);
-	int rc = 0;
-
-	if (!strcmp(name, "ref")) {
-		*n = 0;
-		return 0;
-	}
-	if (!all)
-		return buf_why(why, RC_NOT_FOUND, "no plugin \"%s\" is loaded", name);
-	for (int f = 0; f < DSV4_N_FAMILY && rc == 0; f++)
-		if (eval_plugins_offers(all->plugin, (enum dsv4_family)f))
-			rc = eval_plugins_put((struct kset_overlay){ (enum dsv4_family)f, -1, all }, ov, n, why);
-	return rc;
-}
-
 int eval_plugins_overlay(struct eval_plugins *p, const char *spec, struct kset_overlay *ov, int *n, struct buf *why)
 {
-	struct kset_overlay one;
-	int rc;
-
-	if (!strncmp(spec, "all=", 4))
-		return eval_plugins_all(p, spec + 4, ov, n, why);
-	rc = kset_overlay_parse(&one, spec, eval_plugins_find, p, why);
-	return rc ? rc : eval_plugins_put(one, ov, n, why);
+	return kset_overlays_add(ov, n, spec, eval_plugins_find, p, why);
 }
 
 int eval_plugins_fini(struct eval_plugins *p, struct buf *why)

@@ -58,17 +58,12 @@ const char *kset_family_name(enum dsv4_family f)
 	return kset_families[f];
 }
 
-static int kset_find(const char *const *names, int n, const char *name, size_t len)
-{
-	for (int i = 0; i < n; i++)
-		if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0)
-			return i;
-	return -1;
-}
-
 int kset_family_find(const char *name)
 {
-	return kset_find(kset_families, DSV4_N_FAMILY, name, strlen(name));
+	for (int f = 0; f < DSV4_N_FAMILY; f++)
+		if (strcmp(kset_families[f], name) == 0)
+			return f;
+	return -1;
 }
 
 const char *kset_op_name(enum dsv4_op op)
@@ -93,49 +88,6 @@ const char *kset_wfmt_name(enum dsv4_wfmt wf)
 {
 	must(wf < DSV4_N_WFMT);
 	return kset_wfmts[wf];
-}
-
-/* ---- overlays ---- */
-
-static void kset_join(struct buf *out, const char *const *names, int n)
-{
-	for (int i = 0; i < n; i++)
-		buf_printf(out, "%s%s", i ? ", " : "", names[i]);
-}
-
-static int kset_unknown(const char *what, const char *spec, const char *const *names, int n, struct buf *why)
-{
-	struct buf list = { 0 };
-	int rc;
-
-	kset_join(&list, names, n);
-	rc = buf_why(why, RC_INVALID, "\"%.96s\": unknown %s; there are: %s", spec, what, buf_str(&list));
-	buf_fini(&list);
-	return rc;
-}
-
-int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
-	struct buf *why)
-{
-	const char *eq = strchr(spec, '='), *dot = eq ? memchr(spec, '.', (size_t)(eq - spec)) : NULL;
-	const char *end = dot ? dot : eq;
-	int family, phase = -1;
-
-	if (!eq || end == spec || !eq[1])
-		return buf_why(why, RC_INVALID, "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN", spec);
-	family = kset_find(kset_families, DSV4_N_FAMILY, spec, (size_t)(end - spec));
-	if (family < 0)
-		return kset_unknown("family", spec, kset_families, DSV4_N_FAMILY, why);
-	if (dot)
-		phase = kset_find(kset_phases, DSV4_N_PHASE, dot + 1, (size_t)(eq - dot - 1));
-	if (dot && phase < 0)
-		return kset_unknown("phase", spec, kset_phases, DSV4_N_PHASE, why);
-	ov->family = (enum dsv4_family)family;
-	ov->phase = phase;
-	ov->provider = strcmp(eq + 1, ref_plugin.name) == 0 ? &provider_ref : find ? find(arg, eq + 1) : NULL;
-	if (!ov->provider)
-		return buf_why(why, RC_NOT_FOUND, "\"%.96s\": no plugin \"%.64s\" is loaded", spec, eq + 1);
-	return 0;
 }
 
 /* ---- building ---- */
@@ -227,45 +179,48 @@ int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, st
 	return 0;
 }
 
-bool kset_is(const struct kset *ks, const struct kset_overlay *ov, int n, int skip)
+int kset_check(const struct kset_overlay *ov, int n, struct buf *why)
+{
+	struct kset *ks = mem_new(sizeof *ks);
+	int rc = 0;
+
+	kset_base(ks);
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = kset_overlay(ks, &ov[i], why);
+	free(ks);
+	return rc;
+}
+
+static void kset_slots(struct kset *ks, const struct kset_overlay *ov, int n, int skip)
+{
+	kset_base(ks);
+	for (int i = 0; i < n; i++)
+		if (i != skip)
+			must_zero(kset_overlay(ks, &ov[i], NULL));
+}
+
+bool kset_is(const struct kset *ks, const struct kset_overlay *ov, int n)
 {
 	struct kset *other = mem_new(sizeof *other);
 	bool same;
 
-	kset_base(other);
-	for (int i = 0; i < n; i++)
-		if (i != skip)
-			must_zero(kset_overlay(other, &ov[i], NULL));
+	kset_slots(other, ov, n, -1);
 	same = memcmp(other->slot, ks->slot, sizeof ks->slot) == 0;
 	free(other);
 	return same;
 }
 
-/* Drops one that changes nothing, the last of them. */
-static bool kset_reduce_one(const struct kset *full, struct kset_overlay *ov, int *n)
+bool kset_superfluous(const struct kset_overlay *ov, int n, int i)
 {
-	for (int i = *n - 1; i >= 0; i--)
-		if (kset_is(full, ov, *n, i)) {
-			memmove(&ov[i], &ov[i + 1], (size_t)(*n - i - 1) * sizeof *ov);
-			--*n;
-			return true;
-		}
-	return false;
-}
+	struct kset *with = mem_new(sizeof *with), *without = mem_new(sizeof *without);
+	bool same;
 
-int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why)
-{
-	struct kset *full = mem_new(sizeof *full);
-	int rc = 0;
-
-	kset_base(full);
-	for (int i = 0; i < *n && rc == 0; i++)
-		rc = kset_overlay(full, &ov[i], why);
-	/* Again from the top: ref over something is needed until that something has gone. */
-	while (rc == 0 && kset_reduce_one(full, ov, n))
-		;
-	free(full);
-	return rc;
+	kset_slots(with, ov, n, -1);
+	kset_slots(without, ov, n, i);
+	same = memcmp(with->slot, without->slot, sizeof with->slot) == 0;
+	free(with);
+	free(without);
+	return same;
 }
 
 /* ---- use ---- */

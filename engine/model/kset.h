@@ -39,6 +39,9 @@ typedef struct provider *kset_find_f(void *arg, const char *name);
 int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
 	struct buf *why);
 
+/* Appends what "FAMILY[.PHASE]=PLUGIN" or "all=PLUGIN" says: all is every family that the plugin offers, and all=ref
+ * empties the list. ov has room for KSET_MAX_OVERLAYS. Errors as above, RC_TOO_LARGE. */
+int kset_overlays_add(struct kset_overlay *ov, int *n, const char *spec, kset_find_f *find, void *arg, struct buf *why);
 /* Drops the overlays without which all of them together make the same slots; *n becomes what is left. Errors as
  * of kset_build(), of any overlay, dropped or not. */
 int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why);

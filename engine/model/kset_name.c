@@ -4,7 +4,6 @@
  *
  * The name says what runs, not how it was asked for: an overlay hidden by a later one is not in it, and overlays as the
  * name lists them make the same set of the same name. A plugin under all families that it offers is "all=PLUGIN". */
-#include "engine/base/must.h"
 #include "engine/model/kset_priv.h"
 
 /* Every family may have every overlay's plugin as a layer of its own in each phase; a set of that many is cut. */
@@ -73,20 +72,12 @@ static void name_families(const struct kset *ks, const struct kset_overlay *ov, 
 
 /* ---- all=PLUGIN ---- */
 
-static bool name_offers(const struct provider *p, enum dsv4_family f)
-{
-	for (uint32_t i = 0; i < p->plugin->n_op; i++)
-		if (kset_op_family((enum dsv4_op)p->plugin->op[i].op) == f)
-			return true;
-	return false;
-}
-
 static int name_offered(const struct provider *p)
 {
 	int n = 0;
 
 	for (int f = 0; f < DSV4_N_FAMILY; f++)
-		n += name_offers(p, (enum dsv4_family)f);
+		n += kset_offers(p->plugin, (enum dsv4_family)f);
 	return n;
 }
 
@@ -110,7 +101,7 @@ static void name_family_over(const struct name_parts *full, enum dsv4_family f, 
 		if (!first || o->provider != p)
 			name_put(rest, f, o->phase, o->provider);
 	}
-	if (!name_offers(p, f) || (met[0] && met[1]))
+	if (!kset_offers(p->plugin, f) || (met[0] && met[1]))
 		return;
 	for (int ph = 0; ph < DSV4_N_PHASE; ph++)
 		if (!met[ph] && (met[!ph] || ph == 0))
@@ -124,7 +115,7 @@ static bool name_over(const struct kset *ks, const struct name_parts *full, stru
 
 	rest->n = 0;
 	for (int f = 0; f < DSV4_N_FAMILY; f++) {
-		if (name_offers(p, (enum dsv4_family)f))
+		if (kset_offers(p->plugin, (enum dsv4_family)f))
 			name_put(&whole, (enum dsv4_family)f, -1, p);
 		name_family_over(full, (enum dsv4_family)f, p, rest);
 	}
@@ -132,7 +123,7 @@ static bool name_over(const struct kset *ks, const struct name_parts *full, stru
 		return false;
 	for (int i = 0; i < rest->n; i++)
 		whole.ov[whole.n++] = rest->ov[i];
-	return kset_is(ks, whole.ov, whole.n, -1);
+	return kset_is(ks, whole.ov, whole.n);
 }
 
 /* The plugin that saves most parts; NULL: none saves any. */

@@ -75,10 +75,21 @@ PLUGIN(scoring, scoring_ops);
 PLUGIN(looking, looking_ops);
 PLUGIN(broken, broken_ops);
 
+static const struct dsv4_op_entry wide_ops[] = {
+	ENTRY(rms_norm, BOTH, "fp32", ref_rms_norm), ENTRY(rope, BOTH, "fp32", ref_rope),
+	ENTRY(index_score, BOTH, "fp32", ref_index_score), ENTRY(index_topk, BOTH, "fp32", ref_index_topk),
+	ENTRY(attn, BOTH, "fp32", ref_attn),
+};
+static const struct dsv4_plugin wide = {
+	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR,
+	.n_op = sizeof wide_ops / sizeof *wide_ops, .signature = DSV4_BUILD_SIGNATURE, .name = "wide", .version = "1",
+	.cpu = "", .op = wide_ops,
+};
+
 static struct provider *find(void *arg, const char *name)
 {
 	static const struct dsv4_plugin *const all[] = { &counting, &lazy, &failing, &scoring, &looking,
-		&broken };
+		&broken, &wide };
 	static struct provider providers[sizeof all / sizeof *all];
 
 	(void)arg;
@@ -96,12 +107,12 @@ static struct provider *find(void *arg, const char *name)
 static int build(const char *specs, struct kset **ret_ks, struct buf *why)
 {
 	char text[256], *save = NULL;
-	struct kset_overlay ov[8];
+	struct kset_overlay ov[KSET_MAX_OVERLAYS];
 	int n = 0, rc = 0;
 
 	strcpy(text, specs);
 	for (char *p = strtok_r(text, " ", &save); p && rc == 0; p = strtok_r(NULL, " ", &save))
-		rc = kset_overlay_parse(&ov[n++], p, find, NULL, why);
+		rc = kset_overlays_add(ov, &n, p, find, NULL, why);
 	return rc < 0 ? rc : kset_build(ov, n, ret_ks, why);
 }
 
@@ -167,6 +178,12 @@ static void test_a_name_makes_the_same_set(void **state)
 		{ "indexer.prefill=scoring,indexer.prefill=lazy,indexer.decode=lazy",
 		  "indexer.decode=lazy indexer.prefill=scoring indexer.prefill=lazy",
 		  "attention=looking indexer=scoring indexer.decode=ref indexer=lazy attention=ref" },
+		{ "all=wide", "norm=wide attention=wide indexer=wide", "all=lazy all=wide" },
+		{ "all=wide,attention.decode=counting", "attention.decode=counting norm=wide indexer=wide attention.prefill=wide",
+		  "all=wide attention.decode=counting" },
+		{ "norm=wide,attention=wide", "attention=wide norm=wide", "all=wide indexer=lazy indexer=ref" },
+		{ "all=wide,indexer.decode=ref", "norm=wide indexer.prefill=wide attention=wide", "all=wide indexer.decode=ref" },
+		{ "norm=wide", "all=wide attention=ref indexer=ref", "norm=wide" },
 	};
 
 	(void)state;
