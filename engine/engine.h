@@ -6,7 +6,7 @@
 #define ENGINE_H
 
 #include "engine/base/buf.h"
-#include "engine/serve/gen.h"
+#include "engine/gen.h"
 #include "engine/serve/generation.h"
 #include "engine/checkpoint/inspect.h"
 #include "engine/model/compare.h"
