@@ -87,7 +87,7 @@ static void kernels_sweep(struct daemon *d)
 	*w = (struct kernels_sweep){ .job = { .run = sweep_run, .done = sweep_done }, .daemon = d };
 	list_init(&w->sets);
 	sweep_move(&k->dead, &w->sets);
-	if (ops_submit(d->ops, &w->job)) {
+	if (ops_submit(d->ops, &w->job, NULL)) {
 		sweep_move(&w->sets, &k->dead);
 		free(w);
 		return;

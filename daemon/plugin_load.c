@@ -174,13 +174,13 @@ static int load_submit(struct daemon *d, struct plugin *p, bool again, const cha
 	l->sha256 = sha256 ? mem_strdup(sha256) : NULL;
 	if (ret_cancel)
 		*ret_cancel = &l->job.cancel;
-	r = ops_submit(d->ops, &l->job);
+	r = ops_submit(d->ops, &l->job, why);
 	if (r == 0)
 		return 0;
 	free(l->path);
 	free(l->sha256);
 	free(l);
-	return buf_why(why, r, "too many slow jobs are waiting");
+	return r;
 }
 
 char *plugin_file_name(const char *name)
@@ -282,7 +282,7 @@ int plugin_cool(struct daemon *d, struct plugin *p)
 	must(plugin_temperature(p) == TEMP_WARM);
 	*c = (struct plugin_cool){ .job = { .run = cool_run, .done = cool_done }, .daemon = d, .plugin = p,
 				   .map = p->map };
-	r = ops_submit(d->ops, &c->job);
+	r = ops_submit(d->ops, &c->job, NULL);
 	if (r) {
 		free(c);
 		return r;

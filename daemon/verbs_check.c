@@ -335,9 +335,7 @@ static int check_start(struct call *c, bool bench, const char *set, const char *
 		engine_status(c->daemon->engine, &s);
 		j->n_threads = s.n_threads;
 		j->shape = check_shape_model(engine_config(c->daemon->engine));
-		r = ops_submit(c->daemon->ops, &j->job);
-		if (r)
-			buf_why(why, r, "too many slow jobs are waiting");
+		r = ops_submit(c->daemon->ops, &j->job, why);
 	}
 	if (r) {
 		check_job_free(j);

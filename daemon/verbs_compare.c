@@ -253,8 +253,7 @@ static int compare_attempt(struct warming *w, json_t **ret_reply, struct buf *wh
 		r = kernels_resolve(j->daemon, buf_str(&j->spec[side]), &j->set[side], why);
 		j->reply.side[side].kset = j->set[side];
 	}
-	if (r == 0 && (r = ops_submit(j->daemon->ops, &j->job)) != 0)
-		buf_why(why, r, "too many slow jobs are waiting");
+	r = r ? r : ops_submit(j->daemon->ops, &j->job, why);
 	if (r)
 		return r;
 	w->call->arg = j;

@@ -319,11 +319,11 @@ int verb_plugin_inspect(struct call *c, json_t **ret_reply, struct buf *why)
 	*j = (struct plugin_inspect){ .job = { .run = inspect_run, .done = inspect_done }, .call = c };
 	j->dir = conf_text(&c->daemon->conf, CONF_dir);
 	j->path = plugin_file_name(call_string(c, "file", ""));
-	r = ops_submit(c->daemon->ops, &j->job);
+	r = ops_submit(c->daemon->ops, &j->job, why);
 	if (r) {
 		free(j->path);
 		free(j);
-		return buf_why(why, r, "too many slow jobs are waiting");
+		return r;
 	}
 	c->arg = j;
 	c->gone = inspect_gone;

@@ -117,9 +117,7 @@ int warming_plugin(struct warming *w, const char *name, struct buf *why)
 		r = plugin_warm(w->daemon, p, warming_warmed, w, NULL, why);
 	} else {
 		w->wait = (struct ops_job){ .run = warming_wait_run, .done = warming_wait_done };
-		r = ops_submit(w->daemon->ops, &w->wait);
-		if (r)
-			buf_why(why, r, "too many slow jobs are waiting");
+		r = ops_submit(w->daemon->ops, &w->wait, why);
 	}
 	return r ? r : CALL_LATER;
 }
