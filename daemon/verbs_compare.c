@@ -132,12 +132,8 @@ static int compare_side(struct compare_job *j, int side, const char *text, struc
 	s->numerics = j->reply.in_force;
 	for (char *word = strtok_r(all, ",", &save); word && !r; word = strtok_r(NULL, ",", &save)) {
 		char *eq = strchr(word, '=');
-		bool numeric = false;
 
-		for (int i = 0; i < numerics_count && eq; i++)
-			numeric |= strlen(numerics_table[i].name) == (size_t)(eq - word)
-				   && !strncmp(numerics_table[i].name, word, (size_t)(eq - word));
-		if (numeric) {
+		if (eq && numerics_find(word, (size_t)(eq - word))) {
 			*eq = '\0';
 			r = numerics_set(&s->numerics, word, eq + 1, why);
 		} else {
