@@ -25,7 +25,7 @@ static const struct choice {
 static bool choice_offers(const struct dsv4_plugin *p, const struct choice *c)
 {
 	for (uint32_t i = 0; i < p->n_op; i++)
-		if (kset_op_family((enum dsv4_op)p->op[i].op) == c->family && p->op[i].numerics == DSV4_LOSSY &&
+		if (op_family((enum dsv4_op)p->op[i].op) == c->family && p->op[i].numerics == DSV4_LOSSY &&
 		    !strcmp(p->op[i].tag, c->tag))
 			return true;
 	return false;

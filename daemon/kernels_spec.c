@@ -53,9 +53,9 @@ int kernels_spec_add(struct daemon *d, const char *spec, struct kset_overlay *ov
 
 void kernels_spec_print(const struct kset_overlay *ov, struct buf *out)
 {
-	buf_adds(out, kset_family_name(ov->family));
+	buf_adds(out, op_family_name(ov->family));
 	if (ov->phase >= 0)
-		buf_printf(out, ".%s", kset_phase_name((enum dsv4_phase)ov->phase));
+		buf_printf(out, ".%s", op_phase_name((enum dsv4_phase)ov->phase));
 	buf_printf(out, "=%s", ov->provider->plugin->name);
 }
 

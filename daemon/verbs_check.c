@@ -70,7 +70,7 @@ static void check_progress(struct check_job *j, enum dsv4_op op)
 {
 	struct check_note *n = mem_new(sizeof *n);
 
-	*n = (struct check_note){ .note.fn = check_note_deliver, .job = j, .op = kset_op_name(op), .done = ++j->done,
+	*n = (struct check_note){ .note.fn = check_note_deliver, .job = j, .op = op_name(op), .done = ++j->done,
 				  .total = j->total };
 	ops_post(j->daemon->ops, &n->note);
 }
@@ -91,7 +91,7 @@ static void check_on_row(void *arg, const struct check_row *r)
 	j->n_failed += r->verdict != CHECK_PASS;
 	json_array_append_new(j->rows, json_pack(
 		"{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o}", "plugin", j->now->plugin->name, "op",
-		kset_op_name(r->op), "phase", kset_phase_name(r->phase), "wfmt", check_wfmt_name(r->op, r->wfmt),
+		op_name(r->op), "phase", op_phase_name(r->phase), "wfmt", check_wfmt_name(r->op, r->wfmt),
 		"numerics", r->entry->tag, "class", check_class_name(r->class), "verdict",
 		r->n_case ? check_verdict_name(r->verdict) : "not-checked", "cases", r->n_case, "figure",
 		check_number(r->figure), "limit", check_number(r->limit), "detail", varlink_string(r->detail, strlen(r->detail))));
@@ -107,7 +107,7 @@ static void check_on_speed(void *arg, const struct check_speed *s)
 		return;
 	json_array_append_new(j->rows, json_pack(
 		"{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "plugin", j->now->plugin->name, "op",
-		kset_op_name(s->op), "phase", kset_phase_name(s->phase), "wfmt",
+		op_name(s->op), "phase", op_phase_name(s->phase), "wfmt",
 		check_wfmt_name(s->op, s->wfmt), "tokens", s->n_tok, "ns", check_number(s->ns), "times_ref", check_number(s->ref_ns / s->ns), "gb_s",
 		check_number(read), "gflop_s", check_number(flop), "of_roof",
 		check_number(fmax(read * 1e9 / j->roof.bytes_s, flop * 1e9 / j->roof.flops_s))));

@@ -24,72 +24,6 @@ struct kset {
 	struct kset_slot slot[DSV4_N_OP][DSV4_N_PHASE][DSV4_N_WFMT];
 };
 
-/* ---- names ---- */
-
-static const char *const kset_families[DSV4_N_FAMILY] = {
-	[DSV4_GEMM] = "gemm",
-	[DSV4_NORM] = "norm",
-	[DSV4_MHC] = "mhc",
-	[DSV4_COMPRESS] = "compress",
-	[DSV4_INDEXER] = "indexer",
-	[DSV4_ATTENTION] = "attention",
-	[DSV4_MOE] = "moe",
-};
-static const char *const kset_phases[DSV4_N_PHASE] = { [DSV4_PREFILL] = "prefill", [DSV4_DECODE] = "decode" };
-static const char *const kset_wfmts[DSV4_N_WFMT] = {
-	[DSV4_W_F32] = "f32",
-	[DSV4_W_BF16] = "bf16",
-	[DSV4_W_FP8] = "fp8",
-	[DSV4_W_FP4] = "fp4",
-	[DSV4_W_NVFP4] = "nvfp4",
-};
-static const struct {
-	const char *name;
-	enum dsv4_family family;
-} kset_ops[DSV4_N_OP] = {
-#define OP(op, family, args, text) { #op, DSV4_##family },
-#include "plugins/ops.def"
-#undef OP
-};
-
-const char *kset_family_name(enum dsv4_family f)
-{
-	must(f < DSV4_N_FAMILY);
-	return kset_families[f];
-}
-
-int kset_family_find(const char *name)
-{
-	for (int f = 0; f < DSV4_N_FAMILY; f++)
-		if (strcmp(kset_families[f], name) == 0)
-			return f;
-	return -1;
-}
-
-const char *kset_op_name(enum dsv4_op op)
-{
-	must(op < DSV4_N_OP);
-	return kset_ops[op].name;
-}
-
-enum dsv4_family kset_op_family(enum dsv4_op op)
-{
-	must(op < DSV4_N_OP);
-	return kset_ops[op].family;
-}
-
-const char *kset_phase_name(enum dsv4_phase ph)
-{
-	must(ph < DSV4_N_PHASE);
-	return kset_phases[ph];
-}
-
-const char *kset_wfmt_name(enum dsv4_wfmt wf)
-{
-	must(wf < DSV4_N_WFMT);
-	return kset_wfmts[wf];
-}
-
 /* ---- building ---- */
 
 static bool kset_entry_ok(const struct dsv4_op_entry *e)
@@ -123,13 +57,13 @@ static int kset_overlay(struct kset *ks, const struct kset_overlay *ov, struct b
 	for (uint32_t i = 0; i < p->n_op; i++) {
 		if (!kset_entry_ok(&p->op[i]))
 			return buf_why(why, RC_PLUGIN, "plugin %s: op entry %u is malformed", p->name, i);
-		if (kset_ops[p->op[i].op].family == ov->family)
+		if (op_family((enum dsv4_op)p->op[i].op) == ov->family)
 			n += kset_put(ks, ov->provider, &p->op[i], ov->phase);
 	}
 	if (n == 0)
 		return buf_why(why, RC_KERNEL, "plugin %s offers nothing for %s%s%s", p->name,
-			kset_families[ov->family], ov->phase < 0 ? "" : ".",
-			ov->phase < 0 ? "" : kset_phases[ov->phase]);
+			op_family_name(ov->family), ov->phase < 0 ? "" : ".",
+			ov->phase < 0 ? "" : op_phase_name((enum dsv4_phase)ov->phase));
 	return 0;
 }
 

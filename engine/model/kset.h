@@ -9,6 +9,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/model/provider.h"
+#include "plugins/check/op_name.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,13 +66,5 @@ const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum d
 const char *kset_name(const struct kset *ks);
 /* Unique and rising over the process's life. */
 uint64_t kset_generation(const struct kset *ks);
-
-const char *kset_family_name(enum dsv4_family f);
-/* -1 when unknown. */
-int kset_family_find(const char *name);
-const char *kset_op_name(enum dsv4_op op);
-enum dsv4_family kset_op_family(enum dsv4_op op);
-const char *kset_phase_name(enum dsv4_phase ph);
-const char *kset_wfmt_name(enum dsv4_wfmt wf);
 
 #endif

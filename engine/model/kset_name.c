@@ -25,7 +25,7 @@ static void name_put(struct name_parts *p, enum dsv4_family f, int phase, struct
 static bool name_serves(const struct kset *ks, const struct provider *p, enum dsv4_family f, int ph)
 {
 	for (int op = 0; op < DSV4_N_OP; op++)
-		for (int wf = 0; wf < DSV4_N_WFMT && kset_op_family((enum dsv4_op)op) == f; wf++)
+		for (int wf = 0; wf < DSV4_N_WFMT && op_family((enum dsv4_op)op) == f; wf++)
 			if (kset_slot(ks, (enum dsv4_op)op, (enum dsv4_phase)ph, (enum dsv4_wfmt)wf)->provider == p)
 				return true;
 	return false;
@@ -158,9 +158,9 @@ void kset_name_make(const struct kset *ks, const struct kset_overlay *ov, int n,
 		p = &rest;
 	}
 	for (int i = 0; i < p->n; i++)
-		buf_printf(out, "%s%s%s%s=%s", out->len ? "," : "", kset_family_name(p->ov[i].family),
+		buf_printf(out, "%s%s%s%s=%s", out->len ? "," : "", op_family_name(p->ov[i].family),
 			   p->ov[i].phase < 0 ? "" : ".",
-			   p->ov[i].phase < 0 ? "" : kset_phase_name((enum dsv4_phase)p->ov[i].phase),
+			   p->ov[i].phase < 0 ? "" : op_phase_name((enum dsv4_phase)p->ov[i].phase),
 			   p->ov[i].provider->plugin->name);
 	if (!out->len)
 		buf_adds(out, provider_ref.plugin->name);

@@ -11,7 +11,7 @@
 bool kset_offers(const struct dsv4_plugin *p, enum dsv4_family f)
 {
 	for (uint32_t i = 0; i < p->n_op; i++)
-		if (p->op[i].op < DSV4_N_OP && kset_op_family((enum dsv4_op)p->op[i].op) == f)
+		if (p->op[i].op < DSV4_N_OP && op_family((enum dsv4_op)p->op[i].op) == f)
 			return true;
 	return false;
 }
@@ -22,12 +22,12 @@ typedef const char *overlay_name_f(int i);
 
 static const char *overlay_family(int i)
 {
-	return kset_family_name((enum dsv4_family)i);
+	return op_family_name((enum dsv4_family)i);
 }
 
 static const char *overlay_phase(int i)
 {
-	return kset_phase_name((enum dsv4_phase)i);
+	return op_phase_name((enum dsv4_phase)i);
 }
 
 /* The number of the name that `text` (len bytes) is, of n. RC_INVALID, and why lists them. */

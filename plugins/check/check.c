@@ -49,22 +49,9 @@ static const struct check_way check_ways[] = {
 };
 #define CHECK_QUICK_WAYS 4
 
-const char *check_op_name(enum dsv4_op op)
-{
-	static const char *const names[DSV4_N_OP] = {
-#define OP(op, family, args, text) [DSV4_OP_##op] = #op,
-#include "plugins/ops.def"
-#undef OP
-	};
-
-	return names[op];
-}
-
 const char *check_wfmt_name(enum dsv4_op op, enum dsv4_wfmt wfmt)
 {
-	static const char *const names[DSV4_N_WFMT] = { "f32", "bf16", "fp8", "fp4", "nvfp4" };
-
-	return case_ops[op] && case_ops[op]->weighted ? names[wfmt] : "-";
+	return case_ops[op] && case_ops[op]->weighted ? op_wfmt_name(wfmt) : "-";
 }
 
 const char *check_class_name(enum check_class c)
@@ -174,7 +161,7 @@ static int check_one(struct check_work *w, int s, int i)
 	case_init(&c, check_seed(w, s, i), w->o->fence ? (enum guard_place)(i % 3) : GUARD_BYTES);
 	rc = case_ops[w->row.op]->make(&c, &spec, i);
 	memcpy(what, c.name, sizeof what);
-	case_name(&c, "%s %s, %.100s", check_op_name(w->row.op), spec.shape->name, what);
+	case_name(&c, "%s %s, %.100s", op_name(w->row.op), spec.shape->name, what);
 	if (!rc)
 		rc = check_case(w, &c);
 	case_fini(&c);

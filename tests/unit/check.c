@@ -340,11 +340,11 @@ static void check_see(void *arg, const struct check_row *row)
 	s->n_row++;
 	s->n_case += row->n_case;
 	if (!s->wrong && row->verdict != CHECK_PASS)
-		fail_msg("%s: %s: %s", check_op_name(row->op), check_verdict_name(row->verdict), row->detail);
+		fail_msg("%s: %s: %s", op_name(row->op), check_verdict_name(row->verdict), row->detail);
 	if (!s->wrong)
 		return;
 	if (row->verdict != s->wrong->verdict || !strstr(row->detail, s->wrong->detail))
-		fail_msg("kernel %d, %s: %s: \"%s\" should be %s: \"...%s...\"", s->at, check_op_name(row->op),
+		fail_msg("kernel %d, %s: %s: \"%s\" should be %s: \"...%s...\"", s->at, op_name(row->op),
 			 check_verdict_name(row->verdict), row->detail, check_verdict_name(s->wrong->verdict),
 			 s->wrong->detail);
 }

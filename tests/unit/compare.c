@@ -144,7 +144,7 @@ static void test_compared(const struct fixture *f, const char *names)
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int i = 0; i < f->r.n_op; i++)
 			if ((int)f->r.op[i].op == op && f->r.op[i].calls) {
-				buf_printf(&b, "%s ", kset_op_name((enum dsv4_op)op));
+				buf_printf(&b, "%s ", op_name((enum dsv4_op)op));
 				break;
 			}
 	assert_string_equal(buf_str(&b), names);

@@ -109,7 +109,7 @@ static void check_distance(const struct variant *v, const struct beside *b)
 
 		assert_true(o->n_call > 0);
 		if (!(relative >= d->least && relative <= d->most))
-			fail_msg("%s %s: %g is not between %g and %g", v->plugin, kset_op_name(d->op), relative,
+			fail_msg("%s %s: %g is not between %g and %g", v->plugin, op_name(d->op), relative,
 				d->least, d->most);
 		assert_true(o->cosine >= d->cosine);
 	}
@@ -131,7 +131,7 @@ static void test_distances(void **state)
 		beside_init(&b, k->ref, other, phase);
 		ks = beside_set(&b);
 		free(run(k, ks, v->exact, N_TOK, phase == DSV4_DECODE ? DECODE : N_TOK));
-		print_message("%s, %s\n", v->plugin, kset_phase_name(phase));
+		print_message("%s, %s\n", v->plugin, op_phase_name(phase));
 		beside_print(&b);
 		check_distance(v, &b);
 		kset_unpin(&ks);
