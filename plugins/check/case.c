@@ -51,8 +51,10 @@ void case_fini(struct check_case *c)
 
 int case_keep(struct check_case *c)
 {
-	for (int i = 0; i < c->n_buf && !c->rc; i++)
+	for (int i = 0; i < c->n_buf && !c->rc; i++) {
 		c->rc = guard_keep(&c->buf[i]);
+		guard_lock(&c->buf[i]);
+	}
 	return c->rc;
 }
 

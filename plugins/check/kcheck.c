@@ -73,7 +73,7 @@ static void kcheck_died(int signal)
 {
 	kcheck_put("kcheck: ");
 	kcheck_put(kcheck_where.plugin);
-	kcheck_put(signal == SIGSEGV || signal == SIGBUS ? ": touched memory that is not there, in " :
+	kcheck_put(signal == SIGSEGV || signal == SIGBUS ? ": touched memory that is not there, or wrote what is only to be read, in " :
 							   ": died of a signal, in ");
 	kcheck_put(kcheck_where.doing);
 	kcheck_put("\n");
