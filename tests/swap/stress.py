@@ -112,10 +112,11 @@ class Load:
             self.count["answers of several sets"] += len({name for name, _ in ran}) > 1
 
     def enough(self):
-        """Has every family run on plugins in both phases, and each kind of thing happened?"""
+        """Has every group had its turn, every family run on plugins in both phases, and each kind of thing happened?"""
         with self.lock:
             ran = {place for _, sets in self.answers for name, _ in sets for place in mix.places(name)}
-            return ran == self.everywhere and all(self.count[what] for what in EVERYTHING)
+            turns = self.count["answers"] // STAY
+            return turns >= GROUPS and ran == self.everywhere and all(self.count[what] for what in EVERYTHING)
 
     def end(self):
         self.stop.set()
