@@ -52,10 +52,21 @@ def words(kernels):
     return [f"{place}={name}" for place, name in sorted(kernels.items())] or ["all=ref"]
 
 
-def places(name):
-    """Where a set of this name has plugins."""
+def everywhere(files):
+    """{place: names of the plugins that offer something there}."""
+    like_ref, lossy = offers(files)
+    return {place: like_ref[place] | lossy[place] for place in {*like_ref, *lossy}}
+
+
+def places(name, offered):
+    """Where a set of this name has plugins; its overlays come one over the other."""
     found = set()
     for part in name.split(",") if name != "ref" else []:
-        place = part.partition("=")[0]
-        found |= {place} if "." in place else {f"{place}.prefill", f"{place}.decode"}
+        where, _, plugin = part.partition("=")
+        family, _, phase = where.partition(".")
+        here = {p for p in offered if family in ("all", p.split(".")[0]) and phase in ("", p.split(".")[1])}
+        if plugin == "ref":
+            found -= here
+        else:
+            found |= {p for p in here if plugin in offered[p] or family != "all"}
     return found

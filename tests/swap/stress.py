@@ -114,9 +114,9 @@ class Load:
     def enough(self):
         """Has every group had its turn, every family run on plugins in both phases, and each kind of thing happened?"""
         with self.lock:
-            ran = {place for _, sets in self.answers for name, _ in sets for place in mix.places(name)}
+            ran = {place for _, sets in self.answers for name, _ in sets for place in mix.places(name, self.everywhere)}
             turns = self.count["answers"] // STAY
-            return turns >= GROUPS and ran == self.everywhere and all(self.count[what] for what in EVERYTHING)
+            return turns >= GROUPS and ran == set(self.everywhere) and all(self.count[what] for what in EVERYTHING)
 
     def end(self):
         self.stop.set()
@@ -246,7 +246,7 @@ def stress(tmp, files):
     names = sorted(files)
     light = [n for n in names if not {e["op"] for e in plugins.facts(files[n])[1]} & {"linear", "moe_experts"}]
     groups = mix.groups(files, GROUPS, SETS, SEED)
-    everywhere = set().union(*mix.offers(files))
+    everywhere = mix.everywhere(files)
     print(f"{len(everywhere)} of {2 * len(set(plugins.families().values()))} families and phases have a plugin here")
     directory = plugins.directory(tmp, *files.values(), plugins.fixture("good"))
     conf = os.path.join(tmp, "conf")
