@@ -56,17 +56,18 @@ static void compare_job_free(struct compare_job *j)
 
 /* ---- on the ops thread ---- */
 
-static void compare_note_deliver(struct ops_note *n)
+static void compare_job_note_deliver(struct ops_note *n)
 {
 	struct compare_note *p = list_entry(n, struct compare_note, note);
 
 	if (p->job->warming.call)
-		call_progress(p->job->warming.call, json_pack("{s:{s:s, s:I, s:I}}", "progress", "op", "compare", "done",
-						      (json_int_t)p->done, "total", (json_int_t)p->total));
+		call_progress(p->job->warming.call,
+			      json_pack("{s:{s:s, s:I, s:I}}", "progress", "op", "compare", "done",
+					(json_int_t)p->done, "total", (json_int_t)p->total));
 	free(p);
 }
 
-static void compare_progress(void *arg, int64_t done, int64_t total)
+static void compare_job_progress(void *arg, int64_t done, int64_t total)
 {
 	struct compare_job *j = arg;
 	struct compare_note *n;
@@ -75,7 +76,7 @@ static void compare_progress(void *arg, int64_t done, int64_t total)
 		return;
 	j->noted = clock_ms();
 	n = mem_new(sizeof *n);
-	*n = (struct compare_note){ .note.fn = compare_note_deliver, .job = j, .done = done, .total = total };
+	*n = (struct compare_note){ .note.fn = compare_job_note_deliver, .job = j, .done = done, .total = total };
 	ops_post(j->daemon->ops, &n->note);
 }
 
@@ -90,7 +91,7 @@ static void compare_job_run(struct ops_job *job)
 		.max_tokens = j->max_tokens,
 		.seconds = j->seconds,
 		.cancel = &job->cancel,
-		.progress = compare_progress,
+		.progress = compare_job_progress,
 		.arg = j,
 	};
 
@@ -110,7 +111,7 @@ static void compare_job_done(struct ops_job *job)
 	compare_job_free(j);
 }
 
-static void compare_gone(struct call *c)
+static void compare_job_gone(struct call *c)
 {
 	struct compare_job *j = c->arg;
 
@@ -122,7 +123,7 @@ static void compare_gone(struct call *c)
 /* ---- what to compare ---- */
 
 /* "SET", "SET,P=V..." or "P=V...": what names a parameter is one, the rest is the set, by default the active one. */
-static int compare_side(struct compare_job *j, int side, const char *text, struct buf *why)
+static int compare_job_side(struct compare_job *j, int side, const char *text, struct buf *why)
 {
 	struct compare_side *s = &j->reply.side[side];
 	char *all = mem_strdup(text), *save = NULL;
@@ -148,7 +149,7 @@ static int compare_side(struct compare_job *j, int side, const char *text, struc
 	return r;
 }
 
-static int compare_request_prompt(struct compare_job *j, const char *id, struct buf *why)
+static int compare_job_request_prompt(struct compare_job *j, const char *id, struct buf *why)
 {
 	struct record *rec = engine_record(j->daemon->engine, id);
 	int32_t *ids;
@@ -166,7 +167,7 @@ static int compare_request_prompt(struct compare_job *j, const char *id, struct 
 }
 
 /* An array of messages, or an object as a chat request has it: "messages", "tools", "thinking" (true or false). */
-static int compare_messages(struct compare_job *j, json_t *root, struct buf *why)
+static int compare_job_messages(struct compare_job *j, json_t *root, struct buf *why)
 {
 	struct prompt_options o = { .thinking = json_is_true(json_object_get(root, "thinking")),
 				    .drop_thinking = (enum prompt_drop)j->reply.in_force.drop_thinking };
@@ -183,13 +184,13 @@ static int compare_messages(struct compare_job *j, json_t *root, struct buf *why
 }
 
 /* Plain text is the prompt as it was rendered, so its control tokens are such. */
-static int compare_text(struct compare_job *j, const char *text, struct buf *why)
+static int compare_job_text(struct compare_job *j, const char *text, struct buf *why)
 {
 	json_t *root = json_loads(text, 0, NULL);
 	int r;
 
 	if (json_is_array(root) || json_object_get(root, "messages")) {
-		r = compare_messages(j, root, why);
+		r = compare_job_messages(j, root, why);
 	} else {
 		r = tokenizer_encode(j->reply.tokenizer, text, strlen(text), true, &j->prompt);
 		j->reply.source = "text";
@@ -198,21 +199,21 @@ static int compare_text(struct compare_job *j, const char *text, struct buf *why
 	return r;
 }
 
-static int compare_prompt(struct compare_job *j, const struct call *c, struct buf *why)
+static int compare_job_prompt(struct compare_job *j, const struct call *c, struct buf *why)
 {
 	const char *text = call_string(c, "prompt", NULL), *id = call_string(c, "request", NULL);
 	int r;
 
 	if (!text == !id)
 		return buf_why(why, RC_INVALID, "prompt, request: one of the two is needed");
-	r = text ? compare_text(j, text, why) : compare_request_prompt(j, id, why);
+	r = text ? compare_job_text(j, text, why) : compare_job_request_prompt(j, id, why);
 	if (r == 0 && j->prompt.n == 0)
 		r = buf_why(why, RC_INVALID, "prompt: empty");
 	return r;
 }
 
-static int compare_number(const struct call *c, const char *name, long long fallback, long long most, int *ret_n,
-			  struct buf *why)
+static int compare_job_number(const struct call *c, const char *name, long long fallback, long long most,
+			      int *ret_n, struct buf *why)
 {
 	long long n = call_int(c, name, fallback);
 
@@ -222,22 +223,22 @@ static int compare_number(const struct call *c, const char *name, long long fall
 	return 0;
 }
 
-static int compare_fill(struct compare_job *j, const struct call *c, struct buf *why)
+static int compare_job_fill(struct compare_job *j, const struct call *c, struct buf *why)
 {
 	const char *b = call_string(c, "b", NULL);
-	int r = compare_number(c, "tokens", COMPARE_TOKENS, COMPARE_MAX_TOKENS, &j->max_tokens, why);
+	int r = compare_job_number(c, "tokens", COMPARE_TOKENS, COMPARE_MAX_TOKENS, &j->max_tokens, why);
 
-	r = r ? r : compare_number(c, "seconds", COMPARE_SECONDS, COMPARE_MAX_SECONDS, &j->seconds, why);
+	r = r ? r : compare_job_number(c, "seconds", COMPARE_SECONDS, COMPARE_MAX_SECONDS, &j->seconds, why);
 	if (r == 0 && !b)
 		r = buf_why(why, RC_INVALID, "b is missing: the set to hold against a, by default the active one");
 	engine_numerics(j->daemon->engine, &j->reply.in_force);
 	j->reply.tokenizer = engine_tokenizer(j->daemon->engine);
-	r = r ? r : compare_prompt(j, c, why);
-	r = r ? r : compare_side(j, 0, call_string(c, "a", "active"), why);
-	return r ? r : compare_side(j, 1, b, why);
+	r = r ? r : compare_job_prompt(j, c, why);
+	r = r ? r : compare_job_side(j, 0, call_string(c, "a", "active"), why);
+	return r ? r : compare_job_side(j, 1, b, why);
 }
 
-static int compare_attempt(struct warming *w, json_t **ret_reply, struct buf *why)
+static int compare_job_attempt(struct warming *w, json_t **ret_reply, struct buf *why)
 {
 	struct compare_job *j = list_entry(w, struct compare_job, warming);
 	int r = 0;
@@ -253,11 +254,11 @@ static int compare_attempt(struct warming *w, json_t **ret_reply, struct buf *wh
 	if (r)
 		return r;
 	w->call->arg = j;
-	w->call->gone = compare_gone;
+	w->call->gone = compare_job_gone;
 	return WARMING_TAKEN;
 }
 
-static void compare_end(struct warming *w)
+static void compare_job_end(struct warming *w)
 {
 	compare_job_free(list_entry(w, struct compare_job, warming));
 }
@@ -270,11 +271,12 @@ int verb_compare(struct call *c, json_t **ret_reply, struct buf *why)
 	if (r)
 		return r;
 	j = mem_new(sizeof *j);
-	j->warming = (struct warming){ .daemon = c->daemon, .call = c, .attempt = compare_attempt, .end = compare_end };
+	j->warming = (struct warming){ .daemon = c->daemon, .call = c, .attempt = compare_job_attempt,
+				       .end = compare_job_end };
 	j->job.run = compare_job_run;
 	j->job.done = compare_job_done;
 	j->daemon = c->daemon;
-	r = compare_fill(j, c, why);
+	r = compare_job_fill(j, c, why);
 	if (r) {
 		compare_job_free(j);
 		return r;
