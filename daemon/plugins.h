@@ -66,10 +66,13 @@ void plugins_settle(struct daemon *d);
 /* Takes it off the list and frees it; it must not be mapped. */
 void plugins_drop(struct plugin *p);
 
+/* What an operator is shown: BUSY where it is warm and a set or a slow job has it. */
 enum plugin_temperature plugin_temperature(const struct plugin *p);
+/* Can sets be built with it now? */
 bool plugin_mapped(const struct plugin *p);
 const char *plugin_intent_name(enum plugin_intent i);
 const char *plugin_temperature_name(enum plugin_temperature t);
+/* Replaces its complaint, of which it keeps a copy; NULL: there is none any more. */
 void plugin_complain(struct plugin *p, const char *why);
 /* io.dsv4.Plugins.Plugin */
 json_t *plugin_json(const struct plugin *p);

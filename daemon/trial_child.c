@@ -219,8 +219,8 @@ static int trial_child_rounds(struct trial_child *c, struct buf *why)
 		if (i > 0 && heap <= before)
 			return rc;
 	}
-	return rc ? rc : plugin_refuse(why, PLUGIN_REFUSED_leaks, "%zu bytes more in the heap after each open and close",
-				       heap - before);
+	return rc ? rc : plugin_refuse(why, PLUGIN_REFUSED_leaks,
+				       "%zu bytes more in the heap after each open and close", heap - before);
 }
 
 /* What the parent gives is below a directory that only we may write: its rules hold for it. */

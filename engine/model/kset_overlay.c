@@ -50,7 +50,8 @@ static int overlay_word(const char *what, const char *spec, const char *text, si
 static int overlay_provider(const char *spec, const char *name, kset_find_f *find, void *arg, struct provider **ret_p,
 			    struct buf *why)
 {
-	struct provider *p = strcmp(name, provider_ref.plugin->name) == 0 ? &provider_ref : find ? find(arg, name) : NULL;
+	struct provider *p = strcmp(name, provider_ref.plugin->name) == 0 ? &provider_ref :
+			     find ? find(arg, name) : NULL;
 
 	if (!p)
 		return buf_why(why, RC_NOT_FOUND, "\"%.96s\": no plugin \"%.64s\" is loaded", spec, name);

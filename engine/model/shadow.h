@@ -35,6 +35,7 @@ struct shadow_report {
 	struct beside_row *row;             /* [n_row] */
 	int n_row;
 };
+/* A copy of the figures, while steps go on; the caller's, to be given to shadow_report_fini(). */
 void shadow_report(struct shadow *s, struct shadow_report *ret_r);
 void shadow_report_fini(struct shadow_report *r);
 
