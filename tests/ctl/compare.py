@@ -6,20 +6,10 @@ import time
 
 from control import Control, Error
 from daemon import Daemon
+from scenario import by, ok, refused
 
 ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 40, "temperature": 0}
 COMPARE = "io.dsv4.Kernels.Compare"
-
-
-def ok(d, *words):
-    code, out, err = d.ctl("--json", *words, timeout=600)
-    assert code == 0, (words, code, err)
-    return json.loads(out.splitlines()[-1])  # the lines before tell progress
-
-
-def refused(d, expected, text, *words):
-    code, out, err = d.ctl(*words)
-    assert code == expected and text in err and not out, (words, code, out, err)
 
 
 def ask(d):
@@ -33,10 +23,6 @@ def written(d, name, text):
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
     return path
-
-
-def by(rows, *keys):
-    return {tuple(r[k] for k in keys): r for r in rows}
 
 
 def compare(d):

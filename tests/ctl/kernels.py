@@ -1,35 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Plugins and kernel sets by dsv4ctl: loaded, used, shown, rolled back, refused; intent and temperature; parameters that
 choose kernels; the last good set after a crash."""
-import json
 import os
 import shutil
 import signal
-import time
 
 from client import BUILD
 from control import Control
 from daemon import Daemon
+from plugins import until
+from scenario import ok, refused
 
 ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 8, "temperature": 0}
-
-
-def ok(d, *words):
-    code, out, err = d.ctl("--json", *words)
-    assert code == 0, (words, code, err)
-    return json.loads(out)
-
-
-def refused(d, expected, text, *words):
-    code, out, err = d.ctl(*words)
-    assert code == expected and text in err and not out, (words, code, out, err)
-
-
-def wait_for(what, condition, seconds=60):
-    """Asks again and again until the condition's value is true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
 
 
 def ask(d):
@@ -76,8 +58,8 @@ def leaving(d):
     shutil.copy(os.path.join(BUILD, "tests", "plugins", "hang-open.so"), d.plugins)
     with Control(d.control) as c:
         c.send({"method": "io.dsv4.Plugins.Load", "parameters": {"file": "hang-open"}})
-        wait_for("its trial", lambda: (plugin(d, "hang-open.so") or {}).get("temperature") == "init")
-    wait_for("it is gone", lambda: plugin(d, "hang-open.so") is None)
+        until(lambda: (plugin(d, "hang-open.so") or {}).get("temperature") == "init", "its trial")
+    until(lambda: plugin(d, "hang-open.so") is None, "it is gone")
     assert ok(d, "plugin", "inspect", "hang-open")["accepted"]  # on the same thread
     refused(d, 1, "'hang-open'", "plugin", "state", "hang-open", "warm")
 
@@ -152,12 +134,12 @@ def temperatures(d):
     assert ask(d) == "mhc=mhc-bf16"
     assert ok(d, "kernels", "use", "all=ref")["previous"] == ""  # nor is it kept for a rollback
     refused(d, 1, "intent-cold", "kernels", "use", "mhc=mhc-bf16")
-    wait_for("cold", lambda: plugin(d, "mhc-bf16")["temperature"] == "cold")
+    until(lambda: plugin(d, "mhc-bf16")["temperature"] == "cold", "cold")
     assert ok(d, "plugin", "state", "mhc-bf16", "warm")["plugin"]["temperature"] == "warm"
     # unused and of intent auto: cold after the cooldown; of intent warm it stays
     ok(d, "param", "set", "cooldown=0")
-    wait_for("cooled", lambda: plugin(d, "indexer-fp8")["temperature"] == "cold")
-    wait_for("cooled", lambda: plugin(d, "indexer-bf16")["temperature"] == "cold")
+    until(lambda: plugin(d, "indexer-fp8")["temperature"] == "cold", "cooled")
+    until(lambda: plugin(d, "indexer-bf16")["temperature"] == "cold", "cooled")
     assert plugin(d, "mhc-bf16")["temperature"] == "warm"
     ok(d, "param", "set", "cooldown=30")
     # several at once are warmed before the one swap
@@ -177,8 +159,8 @@ def replacing(d):
     assert rows[new["generation"]]["temperature"] == "warm", rows
     assert ok(d, "kernels", "use", "mhc=mhc-bf16")["changed"]
     ok(d, "kernels", "use", "all=ref")  # now the older is in no set but what was swept
-    wait_for("the older one gone", lambda: len([p for p in ok(d, "plugin", "list")["plugins"]
-                                                if p["name"] == "mhc-bf16"]) == 1)
+    until(lambda: len([p for p in ok(d, "plugin", "list")["plugins"] if p["name"] == "mhc-bf16"]) == 1,
+          "the older one gone")
     copies = os.listdir(os.path.join(d.dir, "state", "plugins"))
     assert len([c for c in copies if c.startswith("mhc-bf16.")]) <= 1, copies
     ok(d, "plugin", "state", "mhc-bf16", "cold")
@@ -223,7 +205,7 @@ def last_good(d):
     ok(d, "param", "set", "good_steps=2")
     ok(d, "kernels", "use", "mhc=mhc-bf16")
     ask(d)
-    wait_for("last good", lambda: ok(d, "kernels", "list")["last_good"] == "mhc=mhc-bf16")
+    until(lambda: ok(d, "kernels", "list")["last_good"] == "mhc=mhc-bf16", "last good")
     assert ok(d, "kernels", "show", "last-good")["name"] == "mhc=mhc-bf16"
     ok(d, "param", "set", "good_steps=1000000")
     ok(d, "kernels", "use", "all=ref", "indexer=indexer-bf16")

@@ -1,31 +1,16 @@
 # SPDX-License-Identifier: MIT
 """A second kernel set beside a share of the live steps, by dsv4ctl and with real plugins."""
-import json
 
 from daemon import Daemon
+from scenario import by, ok, refused
 
 ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 40, "temperature": 0}
-
-
-def ok(d, *words):
-    code, out, err = d.ctl("--json", *words)
-    assert code == 0, (words, code, err)
-    return json.loads(out)
-
-
-def refused(d, expected, text, *words):
-    code, out, err = d.ctl(*words)
-    assert code == expected and text in err and not out, (words, code, out, err)
 
 
 def ask(d):
     status, _, body = d.http("POST", "/v1/chat/completions", ASK)
     assert status == 200, body
     return body["id"], body["choices"][0]["message"]["content"]
-
-
-def by(rows, *keys):
-    return {tuple(r[k] for k in keys): r for r in rows}
 
 
 def shadow(d):
