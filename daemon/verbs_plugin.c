@@ -88,8 +88,9 @@ int verb_plugin_load(struct call *c, json_t **ret_reply, struct buf *why)
 	if (r)
 		return r;
 	w = plugin_wait_new(c);
-	return plugin_wait_begun(w, plugin_load(c->daemon, call_string(c, "file", ""), call_string(c, "sha256", NULL),
-					 plugin_wait_loaded, w, &w->cancel, why));
+	r = plugin_load(c->daemon, call_string(c, "file", ""), call_string(c, "sha256", NULL),
+			&(struct plugin_told){ plugin_wait_loaded, w, &w->cancel }, why);
+	return plugin_wait_begun(w, r);
 }
 
 /* ---- list ---- */
@@ -142,7 +143,8 @@ static int intent_warm(struct call *c, struct plugin *p, json_t **ret_reply, str
 		return 0;
 	}
 	w = plugin_wait_new(c);
-	return plugin_wait_begun(w, plugin_warm(c->daemon, p, plugin_wait_loaded, w, &w->cancel, why));
+	return plugin_wait_begun(w, plugin_warm(c->daemon, p,
+						&(struct plugin_told){ plugin_wait_loaded, w, &w->cancel }, why));
 }
 
 /* Unused, or soon: what is still to be swept or closed is waited for. */

@@ -114,7 +114,7 @@ int warming_plugin(struct warming *w, const char *name, struct buf *why)
 	if (r || !p || plugin_mapped(p))
 		return r;
 	if (p->temp == TEMP_COLD) {
-		r = plugin_warm(w->daemon, p, warming_warmed, w, NULL, why);
+		r = plugin_warm(w->daemon, p, &(struct plugin_told){ .done = warming_warmed, .arg = w }, why);
 	} else {
 		w->wait = (struct ops_job){ .run = warming_wait_run, .done = warming_wait_done };
 		r = ops_submit(w->daemon->ops, &w->wait, why);
