@@ -30,10 +30,9 @@ GROUPS, SETS = (4, 3) if SLOW else (6, 4)  # sets per group; a running request m
 STAY = 2 * STREAMS                         # answers before the next group: then those of the one before have ended
 PATIENCE = 20 * SECONDS + 300              # a machine that has not done everything by then never will
 
-# A kernel set that is not freed is some 4 KiB and there are 20 a second; a plugin's mapping is some 8 KiB of private
-# memory. Half of the first leaked would be 2 MiB in 60 s; what malloc keeps for itself is less once it is warm.
-MARGIN = 2 << 20
-
+# Swaps alone were seen to make the heap 5 MiB larger before it came to rest, after some 1,800 of them. What is leaked
+# with each request or plugin is more than this by then; what with each swap, see at_rest().
+MARGIN = 8 << 20
 
 EVERYTHING = ("swaps: use", "swaps: step", "swaps: step refused", "swaps: rollback", "answers of several sets",
               "plugins loaded, used, discarded")
@@ -152,18 +151,18 @@ def swap(load, control, group, rng):
 
 
 def swaps(load, control, groups):
-    """A swap every PERIOD until the time is up and all has happened that is to happen. Memory when all was warm, and at
-    the end."""
+    """A swap every PERIOD. Memory when all has happened that is to happen, after a third of the time at least, and in the
+    end."""
     rng, pid = random.Random(SEED), load.d.process.pid
     begin = time.monotonic()
-    warm = None
+    warm, until = None, PATIENCE
     for k in itertools.count(1):
         now = time.monotonic() - begin
-        if load.stop.is_set() or now > SECONDS and load.enough():
-            return warm, plugins.rss_anon(pid)
         assert now < PATIENCE, load.count
-        if warm is None and now > SECONDS / 3:
-            warm = plugins.rss_anon(pid)
+        if warm is None and now > SECONDS / 3 and load.enough():
+            warm, until = plugins.rss_anon(pid), max(SECONDS, 1.5 * now)
+        if load.stop.is_set() or now > until:
+            return warm, plugins.rss_anon(pid)
         swap(load, control, groups[load.count["answers"] // STAY % len(groups)], rng)
         load.stop.wait(max(0, begin + k * PERIOD - time.monotonic()))
 
@@ -222,6 +221,19 @@ def compare(d, control, load):
         assert len(different) > 1, "sets that differ in nothing prove nothing"
 
 
+def at_rest(d, control, groups):
+    """Memory comes to rest under swaps alone: a set that is not freed is some 4 KiB, so 300 of them would be 1 MiB each
+    time."""
+    every = [kernels for group in groups for kernels in group]
+    for _ in range(20):
+        before = plugins.rss_anon(d.process.pid)
+        for i in range(300):
+            control.call("io.dsv4.Kernels.Use", specs=["all=ref", *mix.words(every[i % len(every)])])
+        if plugins.rss_anon(d.process.pid) < before + (256 << 10):
+            return
+    raise AssertionError("memory grows with every swap")
+
+
 def mapped(d):
     return plugins.mapped(d.process.pid, os.path.join(d.dir, "state", "plugins"))
 
@@ -265,12 +277,13 @@ def stress(tmp, files):
         warm, end = swaps(load, control, groups)
         load.end()
         print(f"seed {SEED}, {SECONDS:g} s, plugins {' '.join(names)}: ", dict(load.count))
-        print(f"private memory {warm >> 10} KiB after a third, {end >> 10} KiB at the end")
+        print(f"private memory {warm >> 10} KiB when warm, {end >> 10} KiB at the end")
         control.call("io.dsv4.Plugins.Load", file="good")
         compare(d, control, load)
+        if not plugins.sanitizer():  # which keeps what is freed, and looks for leaks itself when the daemon ends
+            assert end < warm + MARGIN, "memory grows"
+            at_rest(d, control, groups)
         nothing_left(d, control, [*names, "good"], descriptors)
-        # A sanitizer keeps what is freed; it looks for leaks itself, when the daemon ends.
-        assert plugins.sanitizer() or end < warm + MARGIN, "memory grows"
 
 
 if __name__ == "__main__":
