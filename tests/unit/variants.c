@@ -244,21 +244,6 @@ static void test_the_score_op_is_told_top_k(void **state)
 	beside_fini(&b);
 }
 
-static int setup(void **state)
-{
-	static struct tinykit k;
-
-	tinykit_init(&k, 1);
-	*state = &k;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tinykit_fini(*state);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,5 +255,5 @@ int main(void)
 		cmocka_unit_test(test_the_score_op_is_told_top_k),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, tinykit_setup, tinykit_teardown);
 }
