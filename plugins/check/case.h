@@ -38,6 +38,7 @@ union case_args {
 };
 
 #define CASE_MAX_SEQ 64
+#define CASE_MAX_DECODE 64 /* tokens of a decode batch: as many requests run at once, unless max_running says more */
 
 struct check_case {
 	union case_args args;

@@ -235,7 +235,7 @@ static int case_topk_make(struct check_case *c, const struct case_spec *s, int i
 {
 	static const char *const names[] = { "plain", "ties", "equal", "odd", "no" };
 	const struct case_topk_row *r = &case_topk_table[i];
-	int k = r->k ? r->k : s->shape->index_topk, n_tok = s->phase == DSV4_DECODE && r->n_tok > 5 ? 5 : r->n_tok;
+	int k = r->k ? r->k : s->shape->index_topk, n_tok = r->n_tok;
 
 	if (k < 1 || !case_wanted(s, r->k != 0, r->quick, CASE_PLAIN))
 		return CASE_SKIP;

@@ -43,7 +43,7 @@ static bool case_mhc_dims_of(const struct case_spec *s, const struct case_mhc_ro
 {
 	ret_d->hc = r->hc ? r->hc : s->shape->hc;
 	ret_d->dim = r->hc ? r->dim : s->shape->hidden;
-	ret_d->n_tok = s->phase == DSV4_DECODE && r->n_tok > 4 ? 4 : r->n_tok;
+	ret_d->n_tok = s->phase == DSV4_DECODE && r->n_tok > CASE_MAX_DECODE ? CASE_MAX_DECODE : r->n_tok;
 	return ret_d->hc > 0 && ret_d->dim > 0 && case_wanted(s, r->hc != 0, r->quick, r->values);
 }
 

@@ -36,10 +36,10 @@ static const struct case_norm_row {
 	{ 130, 0, 5, 0, true, false, true, CASE_HUGE },
 };
 
-/* Rows a norm sees per token: DECODE has few of them. */
+/* Rows that a norm sees: DECODE has no more than a batch. */
 static int case_norm_rows(const struct case_spec *s, int n)
 {
-	return s->phase == DSV4_DECODE && n > 4 ? 4 : n;
+	return s->phase == DSV4_DECODE && n > CASE_MAX_DECODE ? CASE_MAX_DECODE : n;
 }
 
 static int case_norm_dim(const struct check_shape *s, enum case_norm_dim of)
