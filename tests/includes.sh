@@ -23,8 +23,9 @@ bad=$(
 		engine/checkpoint/) sees='' ;;
 		engine/text/) sees='engine/gen\.h' ;;
 		engine/model/) sees='engine/checkpoint/.*' ;;
+		engine/beside/) sees='engine/(checkpoint|model)/.*' ;;
 		engine/plugin/) sees='engine/model/provider\.h' ;;
-		engine/cache/) sees='engine/model/.*' ;;
+		engine/cache/) sees='engine/(checkpoint|model)/.*' ;;
 		engine/serve/) sees='engine/gen\.h|engine/(text|model|cache)/.*' ;;
 		engine/eval/) sees='engine/(checkpoint|model|plugin)/.*' ;;
 		*) echo "$d: who may it include?"; continue ;;

@@ -2,7 +2,7 @@
  * compare.c - tests of compare.c on the tiny model: known differences of kernels and numerics, where answers part, ends
  * before the time.
  * Threads: the test's. Locks: none. */
-#include "engine/model/compare.h"
+#include "engine/beside/compare.h"
 #include "engine/base/rc.h"
 #include "plugins/ref/ref.h"
 #include "tests/unit/oddplug.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * beside.c - a second kernel set run beside a forward pass: each op on the same inputs, the results held side by side.
  * Threads: who runs the pass; any reads the figures. Lock: beside, never while an op runs. */
-#include "engine/model/beside.h"
+#include "engine/beside/beside.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * compare.c - one prompt through two kernel sets with their numerics, then a greedy answer of each.
  * Threads: one, with a pool of its own. Locks: none. */
-#include "engine/model/compare.h"
+#include "engine/beside/compare.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
-#include "engine/model/compare_store.h"
+#include "engine/beside/compare_store.h"
 
 #include <errno.h>
 #include <math.h>

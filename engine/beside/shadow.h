@@ -7,7 +7,7 @@
 #ifndef ENGINE_SHADOW_H
 #define ENGINE_SHADOW_H
 
-#include "engine/model/beside.h"
+#include "engine/beside/beside.h"
 
 struct shadow;
 
