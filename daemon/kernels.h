@@ -85,7 +85,7 @@ void kernels_spec_print(const struct kset_overlay *ov, struct buf *out);
 /* ---- as JSON: kernels_json.c ---- */
 
 /* io.dsv4.Kernels.Slot, .Change, .Set */
-json_t *kernels_slots(const struct kset *ks);
+json_t *kernels_slots(struct daemon *d, const struct kset *ks);
 json_t *kernels_changes(const struct kset *before, const struct kset *after);
 json_t *kernels_set_json(struct daemon *d, const struct kernels_set *s);
 /* The reply of a swap from `before` to what is active now; `changes` is taken over. */

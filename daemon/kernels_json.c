@@ -3,6 +3,7 @@
  * Threads: control. Locks: none. */
 #include "daemon/daemon.h"
 #include "daemon/kernels.h"
+#include "daemon/plugins.h"
 #include "engine/base/must.h"
 
 #include <stdbool.h>
@@ -38,7 +39,15 @@ static void slot_set(json_t *o, const char *key, const char *value)
 	must(json_object_set_new(o, key, json_string(value)) == 0);
 }
 
-json_t *kernels_slots(const struct kset *ks)
+/* Which of the plugins of one name: as in Plugins.List; 0 for ref. */
+static json_int_t slot_generation(struct daemon *d, const struct kset_slot *s)
+{
+	const struct plugin *p = plugins_of(d, s->provider);
+
+	return p ? (json_int_t)p->generation : 0;
+}
+
+json_t *kernels_slots(struct daemon *d, const struct kset *ks)
 {
 	json_t *slots = json_array();
 
@@ -53,6 +62,7 @@ json_t *kernels_slots(const struct kset *ks)
 				slot_set(o, "provider", s->provider->plugin->name);
 				slot_set(o, "version", s->provider->plugin->version);
 				slot_set(o, "numerics", s->entry->tag);
+				json_object_set_new(o, "plugin_generation", json_integer(slot_generation(d, s)));
 				json_array_append_new(slots, o);
 			}
 		}

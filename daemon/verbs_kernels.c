@@ -105,7 +105,7 @@ int verb_kernels_show(struct call *c, json_t **ret_reply, struct buf *why)
 	if (r)
 		return r;
 	*ret_reply = json_pack("{s:s, s:I, s:o}", "name", kset_name(ks), "generation",
-			       (json_int_t)kset_generation(ks), "slots", kernels_slots(ks));
+			       (json_int_t)kset_generation(ks), "slots", kernels_slots(c->daemon, ks));
 	kset_unpin(&ks);
 	return 0;
 }

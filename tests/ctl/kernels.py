@@ -148,6 +148,11 @@ def temperatures(d):
     ok(d, "kernels", "use", "all=ref")
 
 
+def computes(d, op, *which):
+    """The generations of the plugins that compute an op in a set: two of one name are told apart."""
+    return {s["plugin_generation"] for s in ok(d, "kernels", "show", *which)["slots"] if s["op"] == op}
+
+
 def replacing(d):
     """A name that is loaded again: what uses the older mapping keeps it; it goes by itself."""
     ok(d, "kernels", "use", "mhc=mhc-bf16")
@@ -157,7 +162,9 @@ def replacing(d):
     rows = {p["generation"]: p for p in ok(d, "plugin", "list")["plugins"] if p["name"] == "mhc-bf16"}
     assert rows[first["generation"]]["superseded"] and rows[first["generation"]]["temperature"] == "busy", rows
     assert rows[new["generation"]]["temperature"] == "warm", rows
+    assert computes(d, "hc_pre") == {first["generation"]} and computes(d, "attn") == {0}
     assert ok(d, "kernels", "use", "mhc=mhc-bf16")["changed"]
+    assert computes(d, "hc_pre") == {new["generation"]} and computes(d, "hc_pre", "previous") == {first["generation"]}
     ok(d, "kernels", "use", "all=ref")  # now the older is in no set but what was swept
     until(lambda: len([p for p in ok(d, "plugin", "list")["plugins"] if p["name"] == "mhc-bf16"]) == 1,
           "the older one gone")
