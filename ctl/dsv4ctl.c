@@ -127,7 +127,7 @@ static int ctl_show_error(const struct ctl *c, const struct varlink_reply *r)
 static const char *const ctl_progressive[] = { "probe_run", "plugin_check", "kernels_check", "kernels_bench",
 					       "compare", "cache_dump", "cache_verify", "cache_diff" };
 static const char *const ctl_patient[] = { "wait", "plugin_load", "plugin_inspect", "plugin_state", "plugin_discard",
-					   "kernels_use", "cache_evict", "cache_clear" };
+					   "kernels_use", "shadow_start", "cache_evict", "cache_clear" };
 
 static bool ctl_among(const struct ctl *c, const char *const *ids, size_t n)
 {

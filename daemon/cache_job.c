@@ -114,12 +114,12 @@ void cache_job_free(struct cache_job **pj)
 int cache_job_submit(struct cache_job **pj, struct call *c, struct buf *why)
 {
 	struct cache_job *j = *pj;
-	int r = ops_submit(c->daemon->ops, &j->job);
+	int r = ops_submit(c->daemon->ops, &j->job, why);
 
 	*pj = NULL;
 	if (r) {
 		cache_job_free(&j);
-		return buf_why(why, r, "too many slow jobs are waiting");
+		return r;
 	}
 	j->call = c;
 	c->arg = j;

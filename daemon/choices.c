@@ -25,7 +25,7 @@ static const struct choice {
 static bool choice_offers(const struct dsv4_plugin *p, const struct choice *c)
 {
 	for (uint32_t i = 0; i < p->n_op; i++)
-		if (kset_op_family((enum dsv4_op)p->op[i].op) == c->family && p->op[i].numerics == DSV4_LOSSY &&
+		if (op_family((enum dsv4_op)p->op[i].op) == c->family && p->op[i].numerics == DSV4_LOSSY &&
 		    !strcmp(p->op[i].tag, c->tag))
 			return true;
 	return false;
@@ -74,14 +74,6 @@ static int choices_overlay(struct daemon *d, const char *param, const char *valu
 	return 0;
 }
 
-static bool choices_numeric(const char *name)
-{
-	for (int i = 0; i < numerics_count; i++)
-		if (!strcmp(numerics_table[i].name, name))
-			return true;
-	return false;
-}
-
 /* The set that these values choose, pinned; the active one when they choose nothing else. */
 static int choices_build(struct daemon *d, const struct kset_overlay *ov, int n, struct kernels_set **ret_s,
 			 json_t **ret_changes, struct buf *why)
@@ -112,7 +104,7 @@ int choices_set(struct daemon *d, json_t *values, json_t **ret_changes, struct b
 	memcpy(ov, now->ov, sizeof ov);
 	engine_numerics(d->engine, &n);
 	json_object_foreach(values, name, v)
-		if (!r && choices_numeric(name)) {
+		if (!r && numerics_find(name, strlen(name))) {
 			r = numerics_set(&n, name, json_string_value(v), why);
 			r = r ? r : choices_overlay(d, name, json_string_value(v), ov, &n_ov, why);
 		}

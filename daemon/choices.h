@@ -10,9 +10,9 @@
 
 struct daemon;
 
-/* Sets the numerics among {name: value}, all or none, and with them the kernels they choose: a LOSSY op of another value
- * of the same parameter goes, the newest warm plugin's LOSSY op of this value comes. What nobody offers stays as it is.
- * *ret_changes: io.dsv4.Kernels.Change. RC_INVALID, RC_NOT_FOUND. */
+/* Sets the numerics among {name: value}, all or none, and with them the kernels they choose: a LOSSY op of another
+ * value of the same parameter goes, the newest warm plugin's LOSSY op of this value comes. What nobody offers stays
+ * as it is. *ret_changes: io.dsv4.Kernels.Change. RC_INVALID, RC_NOT_FOUND. */
 int choices_set(struct daemon *d, json_t *values, json_t **ret_changes, struct buf *why);
 
 #endif

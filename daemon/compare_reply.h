@@ -15,6 +15,7 @@ struct compare_reply {
 	struct compare_side side[2];
 	struct numerics in_force;      /* parameters of a side are told where they are others than these */
 };
+/* The whole reply; the caller's. */
 json_t *compare_reply_json(const struct compare_reply *c, const struct compare_result *r);
 
 #endif

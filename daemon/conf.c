@@ -172,15 +172,14 @@ long long conf_int(const struct conf *c, enum conf_key key)
 static int conf_numeric(struct conf *c, const char *key, const char *value, struct buf *why)
 {
 	struct numerics n;
-	int i = 0, r;
+	int i, r;
 
 	numerics_init(&n, NUMERICS_NATIVE, 1);
 	r = numerics_set(&n, key, value, why);
 	if (r)
 		return RC_CONFIG;
 	must(numerics_count <= CONF_MAX_NUMERICS);
-	while (strcmp(numerics_table[i].name, key) != 0)
-		i++;
+	i = (int)(numerics_find(key, strlen(key)) - numerics_table);
 	if (c->numeric[i])
 		return buf_why(why, RC_CONFIG, "%s: given twice", key);
 	c->numeric[i] = mem_strdup(value);

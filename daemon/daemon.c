@@ -450,7 +450,7 @@ static int daemon_start(struct daemon *d)
 	o = mem_new(sizeof *o);
 	*o = (struct daemon_open){ .job = { .run = daemon_open_run, .done = daemon_open_done }, .daemon = d };
 	d->loading = true;
-	must_zero(ops_submit(d->ops, &o->job));
+	must_zero(ops_submit(d->ops, &o->job, NULL));
 	return 0;
 }
 

@@ -114,13 +114,15 @@ static json_t *figures_group(const struct figures_group *g)
 			json_array_append_new(layers, figures_one_layer(g, &g->row[i]));
 		}
 	bad = s.layer && figures_badness(&s.layer->diff) > 0;
-	figures_set(o, "op", json_string(kset_op_name(g->op)));
-	figures_set(o, "phase", json_string(kset_phase_name(g->phase)));
+	figures_set(o, "op", json_string(op_name(g->op)));
+	figures_set(o, "phase", json_string(op_phase_name(g->phase)));
 	figures_set(o, "output", json_string(g->output));
 	figures_set(o, "calls", json_integer((json_int_t)s.calls));
 	figures_diff(o, "mean", &s.diff);
 	figures_set(o, "worst", bad && !s.layer->diff.n_set ? figures_real(op_diff_relative(&s.layer->diff))
 							    : json_null());
+	figures_set(o, "worst_overlap", bad && s.layer->diff.n_set ? figures_real(op_diff_jaccard(&s.layer->diff))
+								   : json_null());
 	figures_set(o, "worst_layer", bad ? figures_layer(s.layer->layer) : json_null());
 	figures_worst(o, s.row);
 	figures_set(o, "same", json_integer(g->first ? (json_int_t)s.same : 0));
@@ -153,11 +155,11 @@ json_t *figures_same(const struct beside_row *row, int n)
 		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
 			any |= twice[ph] = figures_twice(row, n, op, ph, &met[ph]);
 		if (!any && (met[DSV4_PREFILL] || met[DSV4_DECODE]))
-			json_array_append_new(list, json_string(kset_op_name((enum dsv4_op)op)));
+			json_array_append_new(list, json_string(op_name((enum dsv4_op)op)));
 		for (int ph = 0; ph < DSV4_N_PHASE && any; ph++)
 			if (met[ph] && !twice[ph])
-				json_array_append_new(list, json_sprintf("%s.%s", kset_op_name((enum dsv4_op)op),
-									 kset_phase_name((enum dsv4_phase)ph)));
+				json_array_append_new(list, json_sprintf("%s.%s", op_name((enum dsv4_op)op),
+									 op_phase_name((enum dsv4_phase)ph)));
 	}
 	return list;
 }

@@ -87,7 +87,7 @@ static void kernels_sweep(struct daemon *d)
 	*w = (struct kernels_sweep){ .job = { .run = sweep_run, .done = sweep_done }, .daemon = d };
 	list_init(&w->sets);
 	sweep_move(&k->dead, &w->sets);
-	if (ops_submit(d->ops, &w->job)) {
+	if (ops_submit(d->ops, &w->job, NULL)) {
 		sweep_move(&w->sets, &k->dead);
 		free(w);
 		return;
@@ -245,6 +245,19 @@ static void kernels_let_go_cold(struct daemon *d)
 			kernels_let_go(d, &p->map->provider);
 }
 
+static void kernels_log(const char *how, const struct kset *from, const struct kset *to, bool at_step)
+{
+	/* A site of its own for each line: which set computed what is never left out, however many swaps there are. */
+	struct log_site site = { 0 };
+
+	if (!log_wants(LOG_LV_NOTICE))
+		return;
+	log_write(&site, LOG_LV_NOTICE, "kernels_activated",
+		  "how=%s from=%s from_generation=%llu to=%s to_generation=%llu at=%s", how, LOGQ(kset_name(from)),
+		  (unsigned long long)kset_generation(from), LOGQ(kset_name(to)),
+		  (unsigned long long)kset_generation(to), at_step ? "step" : "admission");
+}
+
 int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numerics *n, bool at_step,
 		     const char *how, struct buf *why)
 {
@@ -261,11 +274,7 @@ int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numer
 	k->active = s;
 	kernels_forget_previous(k);
 	k->previous = old;
-	log_event(LOG_LV_NOTICE, "kernels_activated",
-		  "how=%s from=%s from_generation=%llu to=%s to_generation=%llu at=%s", how,
-		  LOGQ(kset_name(old->kset)), (unsigned long long)kset_generation(old->kset),
-		  LOGQ(kset_name(s->kset)), (unsigned long long)kset_generation(s->kset),
-		  at_step ? "step" : "admission");
+	kernels_log(how, old->kset, s->kset, at_step);
 	kernels_let_go_cold(d);
 	return 0;
 }

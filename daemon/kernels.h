@@ -14,7 +14,7 @@ struct daemon;
 
 /* A set by what an operator types, pinned for the caller: "active", "previous", "last-good", a generation number,
  * the name of a set that exists, a plugin's name (all it offers over ref), or overlays separated by commas,
- * "indexer=indexer-bf16,attention.decode=attn-splitk", built over ref. Every plugin named must be warm.
+ * "indexer=indexer-bf16,attention.decode=attn-splitk", built over ref. Every plugin named must be warm (warming.h).
  * RC_NOT_FOUND, RC_INVALID, RC_PLUGIN, RC_KERNEL. */
 int kernels_resolve(struct daemon *d, const char *text, struct kset **ret_ks, struct buf *why);
 
@@ -85,7 +85,7 @@ void kernels_spec_print(const struct kset_overlay *ov, struct buf *out);
 /* ---- as JSON: kernels_json.c ---- */
 
 /* io.dsv4.Kernels.Slot, .Change, .Set */
-json_t *kernels_slots(const struct kset *ks);
+json_t *kernels_slots(struct daemon *d, const struct kset *ks);
 json_t *kernels_changes(const struct kset *before, const struct kset *after);
 json_t *kernels_set_json(struct daemon *d, const struct kernels_set *s);
 /* The reply of a swap from `before` to what is active now; `changes` is taken over. */

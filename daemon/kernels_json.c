@@ -3,6 +3,7 @@
  * Threads: control. Locks: none. */
 #include "daemon/daemon.h"
 #include "daemon/kernels.h"
+#include "daemon/plugins.h"
 #include "engine/base/must.h"
 
 #include <stdbool.h>
@@ -27,10 +28,10 @@ static bool slots_uniform(const struct kset *ks, int op, int ph)
 /* {op, family, phase, wfmt}; to be completed. */
 static json_t *slot_place(int op, int ph, int wf, bool uniform)
 {
-	return json_pack("{s:s, s:s, s:s, s:s}", "op", kset_op_name((enum dsv4_op)op), "family",
-			 kset_family_name(kset_op_family((enum dsv4_op)op)), "phase",
-			 kset_phase_name((enum dsv4_phase)ph), "wfmt",
-			 uniform ? "all" : kset_wfmt_name((enum dsv4_wfmt)wf));
+	return json_pack("{s:s, s:s, s:s, s:s}", "op", op_name((enum dsv4_op)op), "family",
+			 op_family_name(op_family((enum dsv4_op)op)), "phase",
+			 op_phase_name((enum dsv4_phase)ph), "wfmt",
+			 uniform ? "all" : op_wfmt_name((enum dsv4_wfmt)wf));
 }
 
 static void slot_set(json_t *o, const char *key, const char *value)
@@ -38,7 +39,15 @@ static void slot_set(json_t *o, const char *key, const char *value)
 	must(json_object_set_new(o, key, json_string(value)) == 0);
 }
 
-json_t *kernels_slots(const struct kset *ks)
+/* Which of the plugins of one name: as in Plugins.List; 0 for ref. */
+static json_int_t slot_generation(struct daemon *d, const struct kset_slot *s)
+{
+	const struct plugin *p = plugins_of(d, s->provider);
+
+	return p ? (json_int_t)p->generation : 0;
+}
+
+json_t *kernels_slots(struct daemon *d, const struct kset *ks)
 {
 	json_t *slots = json_array();
 
@@ -53,6 +62,7 @@ json_t *kernels_slots(const struct kset *ks)
 				slot_set(o, "provider", s->provider->plugin->name);
 				slot_set(o, "version", s->provider->plugin->version);
 				slot_set(o, "numerics", s->entry->tag);
+				json_object_set_new(o, "plugin_generation", json_integer(slot_generation(d, s)));
 				json_array_append_new(slots, o);
 			}
 		}
@@ -116,7 +126,7 @@ static json_t *set_providers(const struct kset *ks, int family, int ph)
 	int n = 0;
 
 	for (int op = 0; op < DSV4_N_OP; op++)
-		for (int wf = 0; wf < DSV4_N_WFMT && (int)kset_op_family((enum dsv4_op)op) == family; wf++) {
+		for (int wf = 0; wf < DSV4_N_WFMT && (int)op_family((enum dsv4_op)op) == family; wf++) {
 			const struct dsv4_plugin *p = slot_at(ks, op, ph, wf)->provider->plugin;
 
 			if (set_first(seen, &n, p))
@@ -137,7 +147,7 @@ json_t *kernels_set_json(struct daemon *d, const struct kernels_set *s)
 	for (int f = 0; f < DSV4_N_FAMILY; f++)
 		json_array_append_new(families,
 				      json_pack("{s:s, s:o, s:o}", "family",
-						kset_family_name((enum dsv4_family)f), "prefill",
+						op_family_name((enum dsv4_family)f), "prefill",
 						set_providers(ks, f, DSV4_PREFILL), "decode",
 						set_providers(ks, f, DSV4_DECODE)));
 	return json_pack("{s:s, s:I, s:b, s:b, s:b, s:i, s:o}", "name", kset_name(ks), "generation",

@@ -22,39 +22,6 @@ int kernels_spec_plugin(const char *spec, const char **ret_name, struct buf *why
 	return 0;
 }
 
-static bool spec_offers(const struct dsv4_plugin *p, int family)
-{
-	for (uint32_t i = 0; i < p->n_op; i++)
-		if ((int)kset_op_family((enum dsv4_op)p->op[i].op) == family)
-			return true;
-	return false;
-}
-
-static int spec_put(struct kset_overlay *ov, int *n, const struct kset_overlay *add, struct buf *why)
-{
-	if (*n == KSET_MAX_OVERLAYS)
-		return buf_why(why, RC_TOO_LARGE, "more than %d overlays", KSET_MAX_OVERLAYS);
-	ov[(*n)++] = *add;
-	return 0;
-}
-
-static int spec_put_all(struct provider *p, struct kset_overlay *ov, int *n, struct buf *why)
-{
-	int r = 0;
-
-	if (p == &provider_ref) {
-		*n = 0;
-		return 0;
-	}
-	for (int f = 0; f < DSV4_N_FAMILY && !r; f++) {
-		const struct kset_overlay add = { (enum dsv4_family)f, -1, p };
-
-		if (spec_offers(p->plugin, f))
-			r = spec_put(ov, n, &add, why);
-	}
-	return r;
-}
-
 /* A plugin that is known but cannot be used now has a better reason than "no plugin is loaded". */
 static int spec_usable(struct daemon *d, const char *name, struct buf *why)
 {
@@ -71,33 +38,24 @@ static int spec_usable(struct daemon *d, const char *name, struct buf *why)
 
 int kernels_spec_add(struct daemon *d, const char *spec, struct kset_overlay *ov, int *n, struct buf *why)
 {
-	struct kset_overlay add;
-	struct provider *p;
 	const char *name;
 	int r = kernels_spec_plugin(spec, &name, why);
 
-	if (r)
-		return r;
-	if (strncmp(spec, "all=", 4) != 0) {
-		/* The form first: a family that does not exist is not the plugin's fault. */
-		r = kset_overlay_parse(&add, spec, plugins_provider, d, why);
-		if (r == RC_NOT_FOUND)
-			r = spec_usable(d, name, why);
-		return r ? r : spec_put(ov, n, &add, why);
+	/* The form first: a family that does not exist is not the plugin's fault. */
+	r = r ? r : kset_overlays_add(ov, n, spec, plugins_provider, d, why);
+	if (r == RC_NOT_FOUND) {
+		int reason = spec_usable(d, name, why);
+
+		r = reason ? reason : r;
 	}
-	r = spec_usable(d, name, why);
-	if (r)
-		return r;
-	p = plugins_provider(d, name);
-	r = spec_put_all(p ? p : &provider_ref, ov, n, why);
 	return r ? r : kset_overlays_reduce(ov, n, why);
 }
 
 void kernels_spec_print(const struct kset_overlay *ov, struct buf *out)
 {
-	buf_adds(out, kset_family_name(ov->family));
+	buf_adds(out, op_family_name(ov->family));
 	if (ov->phase >= 0)
-		buf_printf(out, ".%s", kset_phase_name((enum dsv4_phase)ov->phase));
+		buf_printf(out, ".%s", op_phase_name((enum dsv4_phase)ov->phase));
 	buf_printf(out, "=%s", ov->provider->plugin->name);
 }
 

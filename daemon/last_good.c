@@ -145,7 +145,7 @@ static void last_good_write(struct daemon *d)
 				       .generation = kset_generation(s->kset) };
 	w->text = json_dumps(w->good, JSON_INDENT(1));
 	must(w->text != NULL);
-	if (ops_submit(d->ops, &w->job) == 0) {
+	if (ops_submit(d->ops, &w->job, NULL) == 0) {
 		d->kernels->good_writing = true;
 		return;
 	}

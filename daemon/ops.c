@@ -134,7 +134,7 @@ int ops_open(struct ops **ret_o, struct loop *l)
 	return 0;
 }
 
-int ops_submit(struct ops *o, struct ops_job *j)
+int ops_submit(struct ops *o, struct ops_job *j, struct buf *why)
 {
 	int r = 0;
 
@@ -147,7 +147,7 @@ int ops_submit(struct ops *o, struct ops_job *j)
 		must_zero(pthread_cond_signal(&o->wake));
 	}
 	lock_drop(&o->lock);
-	return r;
+	return r ? buf_why(why, r, "too many slow jobs are waiting") : 0;
 }
 
 void ops_yield(struct ops *o)

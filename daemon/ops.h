@@ -5,6 +5,7 @@
 #define DAEMON_OPS_H
 
 #include "daemon/loop.h"
+#include "engine/base/buf.h"
 #include "engine/base/list.h"
 
 #include <stdatomic.h>
@@ -36,8 +37,8 @@ void ops_yield(struct ops *o);
 void ops_stop(struct ops *o);
 /* After ops_stop(), and when nobody posts any more: delivers the last notes and frees. NULL is fine. */
 void ops_close(struct ops **o);
-/* RC_BUSY when OPS_MAX_QUEUED wait, or after ops_stop(). */
-int ops_submit(struct ops *o, struct ops_job *j);
+/* RC_BUSY when OPS_MAX_QUEUED wait, or after ops_stop(). why NULL: nobody will read it. */
+int ops_submit(struct ops *o, struct ops_job *j, struct buf *why);
 void ops_post(struct ops *o, struct ops_note *n);
 
 #endif

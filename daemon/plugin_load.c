@@ -140,6 +140,15 @@ static void load_refused(struct plugin_load *l)
 	}
 }
 
+static void load_free(struct plugin_load *l)
+{
+	plugin_file_free(&l->file);
+	free(l->path);
+	free(l->sha256);
+	buf_fini(&l->why);
+	free(l);
+}
+
 static void load_done(struct ops_job *job)
 {
 	struct plugin_load *l = list_entry(job, struct plugin_load, job);
@@ -152,35 +161,34 @@ static void load_done(struct ops_job *job)
 		load_install(l);
 	l->done(l->arg, l->plugin, l->rc, l->why.len ? buf_str(&l->why) : rc_text(l->rc));
 	plugins_settle(d);
-	plugin_file_free(&l->file);
-	free(l->path);
-	free(l->sha256);
-	buf_fini(&l->why);
-	free(l);
+	load_free(l);
 }
 
-static int load_submit(struct daemon *d, struct plugin *p, bool again, const char *sha256, plugin_done_f *done,
-		       void *arg, atomic_bool **ret_cancel, struct buf *why)
+static struct plugin_load *load_new(struct daemon *d, struct plugin *p, const char *sha256)
 {
 	struct plugin_load *l = mem_new(sizeof *l);
-	int r;
 
 	*l = (struct plugin_load){ .job = { .run = load_run, .done = load_done }, .daemon = d, .plugin = p,
-				   .again = again, .done = done, .arg = arg, .started = clock_ms() };
+				   .path = mem_strdup(p->path), .sha256 = sha256 ? mem_strdup(sha256) : NULL,
+				   .started = clock_ms() };
 	l->dir = conf_text(&d->conf, CONF_dir);
 	l->copies = state_plugins(d->state);
 	l->stage_ms = (int)conf_int(&d->conf, CONF_trial_timeout) * 1000;
-	l->path = mem_strdup(p->path);
-	l->sha256 = sha256 ? mem_strdup(sha256) : NULL;
-	if (ret_cancel)
-		*ret_cancel = &l->job.cancel;
-	r = ops_submit(d->ops, &l->job);
-	if (r == 0)
-		return 0;
-	free(l->path);
-	free(l->sha256);
-	free(l);
-	return buf_why(why, r, "too many slow jobs are waiting");
+	return l;
+}
+
+static int load_submit(struct plugin_load *l, const struct plugin_told *t, struct buf *why)
+{
+	int r;
+
+	l->done = t->done;
+	l->arg = t->arg;
+	if (t->ret_cancel)
+		*t->ret_cancel = &l->job.cancel;
+	r = ops_submit(l->daemon->ops, &l->job, why);
+	if (r)
+		load_free(l);
+	return r;
 }
 
 char *plugin_file_name(const char *name)
@@ -194,8 +202,7 @@ char *plugin_file_name(const char *name)
 	return buf_take(&b);
 }
 
-int plugin_load(struct daemon *d, const char *file, const char *sha256, plugin_done_f *done, void *arg,
-		atomic_bool **ret_cancel, struct buf *why)
+int plugin_load(struct daemon *d, const char *file, const char *sha256, const struct plugin_told *t, struct buf *why)
 {
 	struct plugin *p = mem_new(sizeof *p);
 	int r;
@@ -206,20 +213,22 @@ int plugin_load(struct daemon *d, const char *file, const char *sha256, plugin_d
 	p->name = mem_strdup(p->path);
 	p->superseded = true;
 	list_put(&d->plugins->list, &p->node);
-	r = load_submit(d, p, false, sha256, done, arg, ret_cancel, why);
+	r = load_submit(load_new(d, p, sha256), t, why);
 	if (r)
 		plugins_drop(p);
 	return r;
 }
 
-int plugin_warm(struct daemon *d, struct plugin *p, plugin_done_f *done, void *arg, atomic_bool **ret_cancel,
-		struct buf *why)
+int plugin_warm(struct daemon *d, struct plugin *p, const struct plugin_told *t, struct buf *why)
 {
+	struct plugin_load *l;
 	int r;
 
 	must(p->temp == TEMP_COLD);
 	p->temp = TEMP_INIT;
-	r = load_submit(d, p, true, p->sha256, done, arg, ret_cancel, why);
+	l = load_new(d, p, p->sha256);
+	l->again = true;
+	r = load_submit(l, t, why);
 	if (r)
 		p->temp = TEMP_COLD;
 	return r;
@@ -282,7 +291,7 @@ int plugin_cool(struct daemon *d, struct plugin *p)
 	must(plugin_temperature(p) == TEMP_WARM);
 	*c = (struct plugin_cool){ .job = { .run = cool_run, .done = cool_done }, .daemon = d, .plugin = p,
 				   .map = p->map };
-	r = ops_submit(d->ops, &c->job);
+	r = ops_submit(d->ops, &c->job, NULL);
 	if (r) {
 		free(c);
 		return r;

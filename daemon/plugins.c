@@ -169,7 +169,7 @@ static json_t *plugin_phases_json(unsigned phases)
 
 	for (int ph = 0; ph < DSV4_N_PHASE; ph++)
 		if (phases >> ph & 1)
-			json_array_append_new(a, json_string(kset_phase_name((enum dsv4_phase)ph)));
+			json_array_append_new(a, json_string(op_phase_name((enum dsv4_phase)ph)));
 	return a;
 }
 
@@ -183,23 +183,22 @@ static json_t *plugin_wfmts_json(uint32_t wfmts)
 	else
 		for (int wf = 0; wf < DSV4_N_WFMT; wf++)
 			if (wfmts >> wf & 1)
-				json_array_append_new(a, json_string(kset_wfmt_name((enum dsv4_wfmt)wf)));
+				json_array_append_new(a, json_string(op_wfmt_name((enum dsv4_wfmt)wf)));
 	return a;
 }
 
 json_t *plugin_ops_json(const struct plugin_facts *f)
 {
-	static const char *const numerics[] = { "exact", "order", "lossy" };
 	json_t *ops = json_array();
 
 	for (int i = 0; i < f->n_op; i++) {
 		const struct plugin_fact_op *o = &f->op[i];
 
 		json_array_append_new(ops, json_pack(
-			"{s:s, s:s, s:o, s:o, s:s, s:s}", "op", kset_op_name((enum dsv4_op)o->op), "family",
-			kset_family_name(kset_op_family((enum dsv4_op)o->op)), "phases",
+			"{s:s, s:s, s:o, s:o, s:s, s:s}", "op", op_name((enum dsv4_op)o->op), "family",
+			op_family_name(op_family((enum dsv4_op)o->op)), "phases",
 			plugin_phases_json(o->phases), "weights", plugin_wfmts_json(o->wfmts), "numerics",
-			numerics[o->numerics], "tag", o->tag));
+			op_numerics_name((enum dsv4_numerics)o->numerics), "tag", o->tag));
 	}
 	return ops;
 }
@@ -221,7 +220,7 @@ static json_t *plugin_words(const struct plugin_facts *f, bool tags)
 	json_t *a = json_array();
 
 	for (int i = 0; i < f->n_op; i++) {
-		const char *s = tags ? f->op[i].tag : kset_family_name(kset_op_family((enum dsv4_op)f->op[i].op));
+		const char *s = tags ? f->op[i].tag : op_family_name(op_family((enum dsv4_op)f->op[i].op));
 
 		if (!plugin_json_has(a, s))
 			json_array_append_new(a, json_string(s));
@@ -240,7 +239,7 @@ json_t *plugin_json(const struct plugin *p)
 			 varlink_string(p->path, strlen(p->path)), "sha256", p->sha256, "intent",
 			 plugin_intent_name(p->intent), "temperature",
 			 plugin_temperature_name(plugin_temperature(p)), "users", users, "generation",
-			 (json_int_t)p->generation, "superseded", p->superseded && p->generation, "ops", f->n_op, "families",
-			 plugin_words(f, false), "tags", plugin_words(f, true), "cpu", f->cpu, "complaint",
+			 (json_int_t)p->generation, "superseded", p->superseded && p->generation, "ops", f->n_op,
+			 "families", plugin_words(f, false), "tags", plugin_words(f, true), "cpu", f->cpu, "complaint",
 			 varlink_string(complaint, strlen(complaint)));
 }

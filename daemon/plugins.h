@@ -23,6 +23,13 @@ enum plugin_temperature { TEMP_INIT, TEMP_COLD, TEMP_WARM, TEMP_BUSY, TEMP_COOLI
 /* The end of a slow change of one plugin; p is NULL when it is gone. */
 typedef void plugin_done_f(void *arg, struct plugin *p, int rc, const char *why);
 
+/* Who is told of it. */
+struct plugin_told {
+	plugin_done_f *done;
+	void *arg;
+	atomic_bool **ret_cancel;  /* *ret_cancel may be set by the control thread until done(); NULL: never */
+};
+
 /* One loaded file. Loading a name again makes another of these, and the older goes when it is unused. */
 struct plugin {
 	struct list node;
@@ -66,10 +73,13 @@ void plugins_settle(struct daemon *d);
 /* Takes it off the list and frees it; it must not be mapped. */
 void plugins_drop(struct plugin *p);
 
+/* What an operator is shown: BUSY where it is warm and a set or a slow job has it. */
 enum plugin_temperature plugin_temperature(const struct plugin *p);
+/* Can sets be built with it now? */
 bool plugin_mapped(const struct plugin *p);
 const char *plugin_intent_name(enum plugin_intent i);
 const char *plugin_temperature_name(enum plugin_temperature t);
+/* Replaces its complaint, of which it keeps a copy; NULL: there is none any more. */
 void plugin_complain(struct plugin *p, const char *why);
 /* io.dsv4.Plugins.Plugin */
 json_t *plugin_json(const struct plugin *p);
@@ -78,13 +88,10 @@ json_t *plugin_ops_json(const struct plugin_facts *f);
 /* ---- plugin_load.c ---- */
 
 /* Reads, tries in a child process, maps, opens and warms `file` on ops; then it is the newest of its name. sha256
- * NULL: any. RC_BUSY at once, else done() is called, once. *ret_cancel may be set by the control thread until then;
- * NULL: never. */
-int plugin_load(struct daemon *d, const char *file, const char *sha256, plugin_done_f *done, void *arg,
-		atomic_bool **ret_cancel, struct buf *why);
+ * NULL: any. RC_BUSY at once, else t->done() is called, once. */
+int plugin_load(struct daemon *d, const char *file, const char *sha256, const struct plugin_told *t, struct buf *why);
 /* The same for a cold plugin: a fresh copy of the same bytes, with its trial. */
-int plugin_warm(struct daemon *d, struct plugin *p, plugin_done_f *done, void *arg, atomic_bool **ret_cancel,
-		struct buf *why);
+int plugin_warm(struct daemon *d, struct plugin *p, const struct plugin_told *t, struct buf *why);
 /* Closes and unmaps on ops an unused one. RC_BUSY when ops takes no more now. */
 int plugin_cool(struct daemon *d, struct plugin *p);
 /* "NAME" for "NAME.so" where there is no folder in it: what operators type. The caller frees. */

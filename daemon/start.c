@@ -190,7 +190,8 @@ static void start_next(struct start *s)
 	}
 	json_array_remove(s->load, 0);
 	r = plugin_load(d, json_string_value(json_object_get(one, "file")),
-			json_string_value(json_object_get(one, "sha256")), start_loaded, s, NULL, &why);
+			json_string_value(json_object_get(one, "sha256")),
+			&(struct plugin_told){ .done = start_loaded, .arg = s }, &why);
 	if (r)
 		start_loaded(s, NULL, r, buf_str(&why));
 	json_decref(one);

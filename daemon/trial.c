@@ -41,8 +41,8 @@ struct trial {
 
 /* ---- starting ---- */
 
-/* What a sanitizer or a foreign library path needs. Nothing of systemd's, whose watchdog and sockets are not the child's;
- * no secrets. */
+/* What a sanitizer or a foreign library path needs. Nothing of systemd's, whose watchdog and sockets are not the
+ * child's; no secrets. */
 static const char *const trial_env_kept[] = { "ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS=",
 					      "LD_LIBRARY_PATH=", "PATH=", "LLVM_PROFILE_FILE=" };
 /* Freed memory that a thread keeps for itself would look like a leak. */
@@ -75,7 +75,8 @@ static void trial_attr(posix_spawnattr_t *a)
 	posix_spawnattr_setflags(a, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 }
 
-/* The stderr end goes to its place first: the pipe's end may be where it belongs already, and must not be overwritten. */
+/* The stderr end goes to its place first: the pipe's end may be where it belongs already, and must not be
+ * overwritten. */
 static void trial_actions(posix_spawn_file_actions_t *fa, int pipe, int err)
 {
 	posix_spawn_file_actions_init(fa);

@@ -17,13 +17,13 @@ struct trial_options {
 	atomic_bool *cancel;       /* NULL: never */
 };
 
-/* Tries a fresh copy of the file, made in `copies` and gone afterwards, in a child: map, open, warm, check each op, close,
- * a second time for leaks, unmap. Blocks until the child is gone. RC_PLUGIN with any refusal that a mapping can meet,
- * also crashed ("SIGSEGV in open") and timed-out ("check attn after 60 s"); RC_CANCELLED, -errno. */
+/* Tries a fresh copy of the file, made in `copies` and gone afterwards, in a child: map, open, warm, check each op,
+ * close, a second time for leaks, unmap. Blocks until the child is gone. RC_PLUGIN with any refusal that a mapping can
+ * meet, also crashed ("SIGSEGV in open") and timed-out ("check attn after 60 s"); RC_CANCELLED, -errno. */
 int trial_run(const struct plugin_file *pf, const char *copies, const struct trial_options *o, struct buf *why);
 
-/* The child's main: dsv4d --probe COPY SEED SHAPE... It needs the pipe that trial_run() gives it, and is for nobody else:
- * it removes COPY. Returns the exit status. */
+/* The child's main: dsv4d --probe COPY SEED SHAPE... It needs the pipe that trial_run() gives it, and is for nobody
+ * else: it removes COPY. Returns the exit status. */
 int trial_child(int argc, char **argv);
 
 #endif

@@ -142,8 +142,8 @@ static void trial_child_row(void *arg, const struct check_row *row)
 
 	if (row->verdict == CHECK_PASS || c->why.len)
 		return;
-	plugin_refuse(&c->why, trial_child_refusal(row->verdict), "%s %s %s: %s", kset_op_name(row->op),
-		      kset_phase_name(row->phase), kset_wfmt_name(row->wfmt), row->detail);
+	plugin_refuse(&c->why, trial_child_refusal(row->verdict), "%s %s %s: %s", op_name(row->op),
+		      op_phase_name(row->phase), op_wfmt_name(row->wfmt), row->detail);
 }
 
 static int trial_child_check_op(struct trial_child *c, int op, struct buf *why)
@@ -153,13 +153,13 @@ static int trial_child_check_op(struct trial_child *c, int op, struct buf *why)
 				   .report = trial_child_row, .arg = c };
 	int rc;
 
-	trial_child_op = kset_op_name((enum dsv4_op)op);
+	trial_child_op = op_name((enum dsv4_op)op);
 	trial_child_stage("check", trial_child_op);
 	rc = check_plugin(c->map->provider.plugin, &c->map->provider.host, &o);
 	*trial_child_doing = '\0';
 	if (rc > 0)
 		return buf_why(why, RC_PLUGIN, "%s", buf_str(&c->why));
-	return rc ? buf_why(why, rc, "check of %s: %s", kset_op_name((enum dsv4_op)op), rc_text(rc)) : 0;
+	return rc ? buf_why(why, rc, "check of %s: %s", op_name((enum dsv4_op)op), rc_text(rc)) : 0;
 }
 
 static int trial_child_check(struct trial_child *c, struct buf *why)
@@ -219,8 +219,8 @@ static int trial_child_rounds(struct trial_child *c, struct buf *why)
 		if (i > 0 && heap <= before)
 			return rc;
 	}
-	return rc ? rc : plugin_refuse(why, PLUGIN_REFUSED_leaks, "%zu bytes more in the heap after each open and close",
-				       heap - before);
+	return rc ? rc : plugin_refuse(why, PLUGIN_REFUSED_leaks,
+				       "%zu bytes more in the heap after each open and close", heap - before);
 }
 
 /* What the parent gives is below a directory that only we may write: its rules hold for it. */

@@ -5,6 +5,7 @@
 #include "daemon/daemon.h"
 #include "daemon/kernels.h"
 #include "daemon/verbs.h"
+#include "daemon/warming.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -21,9 +22,10 @@
 
 /* The control thread fills it, ops runs it, control answers. */
 struct compare_job {
+	struct warming warming;        /* before the job; its call is control's alone; NULL once the peer is gone */
 	struct ops_job job;
 	struct daemon *daemon;
-	struct call *call;             /* control's alone; NULL once the peer is gone */
+	struct buf spec[2];            /* the sets as they were typed */
 	struct kset *set[2];           /* pins; reply.side has them too */
 	struct compare_reply reply;
 	struct token_ids prompt;
@@ -44,6 +46,8 @@ static void compare_job_free(struct compare_job *j)
 {
 	kset_unpin(&j->set[0]);
 	kset_unpin(&j->set[1]);
+	buf_fini(&j->spec[0]);
+	buf_fini(&j->spec[1]);
 	token_ids_fini(&j->prompt);
 	compare_result_fini(&j->result);
 	buf_fini(&j->why);
@@ -52,17 +56,18 @@ static void compare_job_free(struct compare_job *j)
 
 /* ---- on the ops thread ---- */
 
-static void compare_note_deliver(struct ops_note *n)
+static void compare_job_note_deliver(struct ops_note *n)
 {
 	struct compare_note *p = list_entry(n, struct compare_note, note);
 
-	if (p->job->call)
-		call_progress(p->job->call, json_pack("{s:{s:s, s:I, s:I}}", "progress", "op", "compare", "done",
-						      (json_int_t)p->done, "total", (json_int_t)p->total));
+	if (p->job->warming.call)
+		call_progress(p->job->warming.call,
+			      json_pack("{s:{s:s, s:I, s:I}}", "progress", "op", "compare", "done",
+					(json_int_t)p->done, "total", (json_int_t)p->total));
 	free(p);
 }
 
-static void compare_progress(void *arg, int64_t done, int64_t total)
+static void compare_job_progress(void *arg, int64_t done, int64_t total)
 {
 	struct compare_job *j = arg;
 	struct compare_note *n;
@@ -71,7 +76,7 @@ static void compare_progress(void *arg, int64_t done, int64_t total)
 		return;
 	j->noted = clock_ms();
 	n = mem_new(sizeof *n);
-	*n = (struct compare_note){ .note.fn = compare_note_deliver, .job = j, .done = done, .total = total };
+	*n = (struct compare_note){ .note.fn = compare_job_note_deliver, .job = j, .done = done, .total = total };
 	ops_post(j->daemon->ops, &n->note);
 }
 
@@ -86,7 +91,7 @@ static void compare_job_run(struct ops_job *job)
 		.max_tokens = j->max_tokens,
 		.seconds = j->seconds,
 		.cancel = &job->cancel,
-		.progress = compare_progress,
+		.progress = compare_job_progress,
 		.arg = j,
 	};
 
@@ -99,18 +104,18 @@ static void compare_job_done(struct ops_job *job)
 {
 	struct compare_job *j = list_entry(job, struct compare_job, job);
 
-	if (j->call && j->rc)
-		call_fail(&j->call, j->rc, buf_str(&j->why));
-	else if (j->call)
-		call_reply(&j->call, compare_reply_json(&j->reply, &j->result));
+	if (j->warming.call && j->rc)
+		call_fail(&j->warming.call, j->rc, buf_str(&j->why));
+	else if (j->warming.call)
+		call_reply(&j->warming.call, compare_reply_json(&j->reply, &j->result));
 	compare_job_free(j);
 }
 
-static void compare_gone(struct call *c)
+static void compare_job_gone(struct call *c)
 {
 	struct compare_job *j = c->arg;
 
-	j->call = NULL;
+	j->warming.call = NULL;
 	atomic_store(&j->job.cancel, true);
 	call_fail(&c, RC_CANCELLED, NULL);
 }
@@ -118,39 +123,33 @@ static void compare_gone(struct call *c)
 /* ---- what to compare ---- */
 
 /* "SET", "SET,P=V..." or "P=V...": what names a parameter is one, the rest is the set, by default the active one. */
-static int compare_side(struct compare_job *j, int side, const char *text, struct buf *why)
+static int compare_job_side(struct compare_job *j, int side, const char *text, struct buf *why)
 {
 	struct compare_side *s = &j->reply.side[side];
 	char *all = mem_strdup(text), *save = NULL;
-	struct buf set = { 0 };
+	struct buf *set = &j->spec[side];
 	int r = 0;
 
 	s->numerics = j->reply.in_force;
 	for (char *word = strtok_r(all, ",", &save); word && !r; word = strtok_r(NULL, ",", &save)) {
 		char *eq = strchr(word, '=');
-		bool numeric = false;
 
-		for (int i = 0; i < numerics_count && eq; i++)
-			numeric |= strlen(numerics_table[i].name) == (size_t)(eq - word)
-				   && !strncmp(numerics_table[i].name, word, (size_t)(eq - word));
-		if (numeric) {
+		if (eq && numerics_find(word, (size_t)(eq - word))) {
 			*eq = '\0';
 			r = numerics_set(&s->numerics, word, eq + 1, why);
 		} else {
-			buf_printf(&set, "%s%s", set.len ? "," : "", word);
+			buf_printf(set, "%s%s", set->len ? "," : "", word);
 		}
 	}
 	if (r == 0 && s->numerics.drop_thinking != j->reply.in_force.drop_thinking)
 		r = buf_why(why, RC_INVALID, "drop_thinking: both sides run the same prompt");
-	if (r == 0)
-		r = kernels_resolve(j->daemon, set.len ? buf_str(&set) : "active", &j->set[side], why);
-	s->kset = j->set[side];
-	buf_fini(&set);
+	if (!set->len)
+		buf_adds(set, "active");
 	free(all);
 	return r;
 }
 
-static int compare_request_prompt(struct compare_job *j, const char *id, struct buf *why)
+static int compare_job_request_prompt(struct compare_job *j, const char *id, struct buf *why)
 {
 	struct record *rec = engine_record(j->daemon->engine, id);
 	int32_t *ids;
@@ -168,7 +167,7 @@ static int compare_request_prompt(struct compare_job *j, const char *id, struct 
 }
 
 /* An array of messages, or an object as a chat request has it: "messages", "tools", "thinking" (true or false). */
-static int compare_messages(struct compare_job *j, json_t *root, struct buf *why)
+static int compare_job_messages(struct compare_job *j, json_t *root, struct buf *why)
 {
 	struct prompt_options o = { .thinking = json_is_true(json_object_get(root, "thinking")),
 				    .drop_thinking = (enum prompt_drop)j->reply.in_force.drop_thinking };
@@ -185,13 +184,13 @@ static int compare_messages(struct compare_job *j, json_t *root, struct buf *why
 }
 
 /* Plain text is the prompt as it was rendered, so its control tokens are such. */
-static int compare_text(struct compare_job *j, const char *text, struct buf *why)
+static int compare_job_text(struct compare_job *j, const char *text, struct buf *why)
 {
 	json_t *root = json_loads(text, 0, NULL);
 	int r;
 
 	if (json_is_array(root) || json_object_get(root, "messages")) {
-		r = compare_messages(j, root, why);
+		r = compare_job_messages(j, root, why);
 	} else {
 		r = tokenizer_encode(j->reply.tokenizer, text, strlen(text), true, &j->prompt);
 		j->reply.source = "text";
@@ -200,21 +199,21 @@ static int compare_text(struct compare_job *j, const char *text, struct buf *why
 	return r;
 }
 
-static int compare_prompt(struct compare_job *j, const struct call *c, struct buf *why)
+static int compare_job_prompt(struct compare_job *j, const struct call *c, struct buf *why)
 {
 	const char *text = call_string(c, "prompt", NULL), *id = call_string(c, "request", NULL);
 	int r;
 
 	if (!text == !id)
 		return buf_why(why, RC_INVALID, "prompt, request: one of the two is needed");
-	r = text ? compare_text(j, text, why) : compare_request_prompt(j, id, why);
+	r = text ? compare_job_text(j, text, why) : compare_job_request_prompt(j, id, why);
 	if (r == 0 && j->prompt.n == 0)
 		r = buf_why(why, RC_INVALID, "prompt: empty");
 	return r;
 }
 
-static int compare_number(const struct call *c, const char *name, long long fallback, long long most, int *ret_n,
-			  struct buf *why)
+static int compare_job_number(const struct call *c, const char *name, long long fallback, long long most,
+			      int *ret_n, struct buf *why)
 {
 	long long n = call_int(c, name, fallback);
 
@@ -224,19 +223,44 @@ static int compare_number(const struct call *c, const char *name, long long fall
 	return 0;
 }
 
-static int compare_fill(struct compare_job *j, const struct call *c, struct buf *why)
+static int compare_job_fill(struct compare_job *j, const struct call *c, struct buf *why)
 {
 	const char *b = call_string(c, "b", NULL);
-	int r = compare_number(c, "tokens", COMPARE_TOKENS, COMPARE_MAX_TOKENS, &j->max_tokens, why);
+	int r = compare_job_number(c, "tokens", COMPARE_TOKENS, COMPARE_MAX_TOKENS, &j->max_tokens, why);
 
-	r = r ? r : compare_number(c, "seconds", COMPARE_SECONDS, COMPARE_MAX_SECONDS, &j->seconds, why);
+	r = r ? r : compare_job_number(c, "seconds", COMPARE_SECONDS, COMPARE_MAX_SECONDS, &j->seconds, why);
 	if (r == 0 && !b)
 		r = buf_why(why, RC_INVALID, "b is missing: the set to hold against a, by default the active one");
 	engine_numerics(j->daemon->engine, &j->reply.in_force);
 	j->reply.tokenizer = engine_tokenizer(j->daemon->engine);
-	r = r ? r : compare_prompt(j, c, why);
-	r = r ? r : compare_side(j, 0, call_string(c, "a", "active"), why);
-	return r ? r : compare_side(j, 1, b, why);
+	r = r ? r : compare_job_prompt(j, c, why);
+	r = r ? r : compare_job_side(j, 0, call_string(c, "a", "active"), why);
+	return r ? r : compare_job_side(j, 1, b, why);
+}
+
+static int compare_job_attempt(struct warming *w, json_t **ret_reply, struct buf *why)
+{
+	struct compare_job *j = list_entry(w, struct compare_job, warming);
+	int r = 0;
+
+	(void)ret_reply;
+	for (int side = 0; side < 2 && !r; side++)
+		r = warming_set(w, buf_str(&j->spec[side]), why);
+	for (int side = 0; side < 2 && !r; side++) {
+		r = kernels_resolve(j->daemon, buf_str(&j->spec[side]), &j->set[side], why);
+		j->reply.side[side].kset = j->set[side];
+	}
+	r = r ? r : ops_submit(j->daemon->ops, &j->job, why);
+	if (r)
+		return r;
+	w->call->arg = j;
+	w->call->gone = compare_job_gone;
+	return WARMING_TAKEN;
+}
+
+static void compare_job_end(struct warming *w)
+{
+	compare_job_free(list_entry(w, struct compare_job, warming));
 }
 
 int verb_compare(struct call *c, json_t **ret_reply, struct buf *why)
@@ -244,22 +268,18 @@ int verb_compare(struct call *c, json_t **ret_reply, struct buf *why)
 	struct compare_job *j;
 	int r = daemon_need_engine(c->daemon, why);
 
-	(void)ret_reply;
 	if (r)
 		return r;
 	j = mem_new(sizeof *j);
+	j->warming = (struct warming){ .daemon = c->daemon, .call = c, .attempt = compare_job_attempt,
+				       .end = compare_job_end };
 	j->job.run = compare_job_run;
 	j->job.done = compare_job_done;
 	j->daemon = c->daemon;
-	r = compare_fill(j, c, why);
-	if (r == 0 && (r = ops_submit(c->daemon->ops, &j->job)) != 0)
-		buf_why(why, r, "too many slow jobs are waiting");
+	r = compare_job_fill(j, c, why);
 	if (r) {
 		compare_job_free(j);
 		return r;
 	}
-	j->call = c;
-	c->arg = j;
-	c->gone = compare_gone;
-	return CALL_LATER;
+	return warming_begin(&j->warming, ret_reply, why);
 }

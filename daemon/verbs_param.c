@@ -44,14 +44,6 @@ static json_t *param_conf(struct daemon *d, int key)
 	return param_json(row->key, value, choices, row->when == CONF_LIVE ? "live" : "restart", row->text);
 }
 
-static const struct numerics_row *param_find_numeric(const char *name)
-{
-	for (int i = 0; i < numerics_count; i++)
-		if (!strcmp(numerics_table[i].name, name))
-			return &numerics_table[i];
-	return NULL;
-}
-
 /* CONF_COUNT when unknown. */
 static int param_find_conf(const char *name)
 {
@@ -70,7 +62,7 @@ static int param_unknown(const char *name, struct buf *why)
 /* NULL when unknown. */
 static json_t *param_one(struct daemon *d, const char *name)
 {
-	const struct numerics_row *row = param_find_numeric(name);
+	const struct numerics_row *row = numerics_find(name, strlen(name));
 	struct numerics n;
 	int key;
 
@@ -119,7 +111,7 @@ static int param_try(struct numerics *n, struct conf *scratch, const char *name,
 {
 	int key;
 
-	if (param_find_numeric(name))
+	if (numerics_find(name, strlen(name)))
 		return numerics_set(n, name, value, why);
 	key = param_find_conf(name);
 	if (key == CONF_COUNT)

@@ -21,7 +21,7 @@ struct plugin_wait {
 	atomic_bool *cancel;       /* or NULL */
 };
 
-static void wait_gone(struct call *c)
+static void plugin_wait_gone(struct call *c)
 {
 	struct plugin_wait *w = c->arg;
 
@@ -31,46 +31,46 @@ static void wait_gone(struct call *c)
 	call_fail(&c, RC_CANCELLED, NULL);
 }
 
-static struct plugin_wait *wait_new(struct call *c)
+static struct plugin_wait *plugin_wait_new(struct call *c)
 {
 	struct plugin_wait *w = mem_new(sizeof *w);
 
 	w->call = c;
 	c->arg = w;
-	c->gone = wait_gone;
+	c->gone = plugin_wait_gone;
 	return w;
 }
 
-static json_t *wait_reply(const struct plugin *p)
+static json_t *plugin_wait_reply(const struct plugin *p)
 {
 	return json_pack("{s:o}", "plugin", plugin_json(p));
 }
 
-static void wait_loaded(void *arg, struct plugin *p, int rc, const char *why)
+static void plugin_wait_loaded(void *arg, struct plugin *p, int rc, const char *why)
 {
 	struct plugin_wait *w = arg;
 
 	if (w->call && rc)
 		call_fail(&w->call, rc, why);
 	else if (w->call)
-		call_reply(&w->call, wait_reply(p));
+		call_reply(&w->call, plugin_wait_reply(p));
 	free(w);
 }
 
 /* What closing complained of is in the row; cold it is all the same. */
-static void wait_cooled(void *arg, struct plugin *p, int rc, const char *why)
+static void plugin_wait_cooled(void *arg, struct plugin *p, int rc, const char *why)
 {
 	struct plugin_wait *w = arg;
 
 	(void)rc;
 	(void)why;
 	if (w->call)
-		call_reply(&w->call, wait_reply(p));
+		call_reply(&w->call, plugin_wait_reply(p));
 	free(w);
 }
 
 /* What began must end in w being freed: here when it could not begin. */
-static int wait_begun(struct plugin_wait *w, int rc)
+static int plugin_wait_begun(struct plugin_wait *w, int rc)
 {
 	if (rc == 0)
 		return CALL_LATER;
@@ -87,9 +87,10 @@ int verb_plugin_load(struct call *c, json_t **ret_reply, struct buf *why)
 	(void)ret_reply;
 	if (r)
 		return r;
-	w = wait_new(c);
-	return wait_begun(w, plugin_load(c->daemon, call_string(c, "file", ""), call_string(c, "sha256", NULL),
-					 wait_loaded, w, &w->cancel, why));
+	w = plugin_wait_new(c);
+	r = plugin_load(c->daemon, call_string(c, "file", ""), call_string(c, "sha256", NULL),
+			&(struct plugin_told){ plugin_wait_loaded, w, &w->cancel }, why);
+	return plugin_wait_begun(w, r);
 }
 
 /* ---- list ---- */
@@ -131,48 +132,49 @@ int verb_plugin_list(struct call *c, json_t **ret_reply, struct buf *why)
 
 /* ---- intent ---- */
 
-static int state_warm(struct call *c, struct plugin *p, json_t **ret_reply, struct buf *why)
+static int intent_warm(struct call *c, struct plugin *p, json_t **ret_reply, struct buf *why)
 {
 	struct plugin_wait *w;
 
 	if (p->temp == TEMP_COOLING)
 		return plugin_refuse(why, PLUGIN_REFUSED_cooling, "%s is being closed; try again", p->name);
 	if (p->temp != TEMP_COLD) {
-		*ret_reply = wait_reply(p);
+		*ret_reply = plugin_wait_reply(p);
 		return 0;
 	}
-	w = wait_new(c);
-	return wait_begun(w, plugin_warm(c->daemon, p, wait_loaded, w, &w->cancel, why));
+	w = plugin_wait_new(c);
+	return plugin_wait_begun(w, plugin_warm(c->daemon, p,
+						&(struct plugin_told){ plugin_wait_loaded, w, &w->cancel }, why));
 }
 
 /* Unused, or soon: what is still to be swept or closed is waited for. */
-static bool state_cools(struct daemon *d, const struct plugin *p)
+static bool intent_cools(struct daemon *d, const struct plugin *p)
 {
 	return !p->cooled && (p->temp == TEMP_COOLING ||
 			      (plugin_mapped(p) && !kernels_holds(d, &p->map->provider)));
 }
 
-static int state_wait_cold(struct call *c, struct plugin *p)
+static int intent_wait_cold(struct call *c, struct plugin *p)
 {
-	p->cooled = wait_cooled;
-	p->cooled_arg = wait_new(c);
+	p->cooled = plugin_wait_cooled;
+	p->cooled_arg = plugin_wait_new(c);
 	plugins_settle(c->daemon);
 	return CALL_LATER;
 }
 
-static int state_cold(struct call *c, struct plugin *p, json_t **ret_reply)
+static int intent_cold(struct call *c, struct plugin *p, json_t **ret_reply)
 {
 	struct daemon *d = c->daemon;
 
 	if (plugin_mapped(p))
 		kernels_let_go(d, &p->map->provider);
-	if (state_cools(d, p))
-		return state_wait_cold(c, p);
-	*ret_reply = wait_reply(p);
+	if (intent_cools(d, p))
+		return intent_wait_cold(c, p);
+	*ret_reply = plugin_wait_reply(p);
 	return 0;
 }
 
-static enum plugin_intent state_intent(const char *word)
+static enum plugin_intent intent_of(const char *word)
 {
 	enum plugin_intent i = INTENT_AUTO;
 
@@ -191,14 +193,14 @@ int verb_plugin_state(struct call *c, json_t **ret_reply, struct buf *why)
 	if (!p)
 		return buf_why(why, RC_NOT_FOUND, "no plugin named '%.64s' is loaded", name);
 	old = p->intent;
-	p->intent = state_intent(call_string(c, "state", ""));
+	p->intent = intent_of(call_string(c, "state", ""));
 	p->idle_since = 0;
 	if (p->intent == INTENT_COLD)
-		return state_cold(c, p, ret_reply);
+		return intent_cold(c, p, ret_reply);
 	if (p->intent == INTENT_WARM)
-		r = state_warm(c, p, ret_reply, why);
+		r = intent_warm(c, p, ret_reply, why);
 	else
-		*ret_reply = wait_reply(p);
+		*ret_reply = plugin_wait_reply(p);
 	if (r < 0)
 		p->intent = old;
 	return r;
@@ -242,9 +244,9 @@ int verb_plugin_discard(struct call *c, json_t **ret_reply, struct buf *why)
 		return r;
 	list_each(p, &d->plugins->list, struct plugin, node)
 		p->forget |= !strcmp(p->name, name);
-	if (state_cools(d, last))
-		return state_wait_cold(c, last);
-	*ret_reply = wait_reply(last);
+	if (intent_cools(d, last))
+		return intent_wait_cold(c, last);
+	*ret_reply = plugin_wait_reply(last);
 	plugins_settle(d);
 	return 0;
 }
@@ -319,11 +321,11 @@ int verb_plugin_inspect(struct call *c, json_t **ret_reply, struct buf *why)
 	*j = (struct plugin_inspect){ .job = { .run = inspect_run, .done = inspect_done }, .call = c };
 	j->dir = conf_text(&c->daemon->conf, CONF_dir);
 	j->path = plugin_file_name(call_string(c, "file", ""));
-	r = ops_submit(c->daemon->ops, &j->job);
+	r = ops_submit(c->daemon->ops, &j->job, why);
 	if (r) {
 		free(j->path);
 		free(j);
-		return buf_why(why, r, "too many slow jobs are waiting");
+		return r;
 	}
 	c->arg = j;
 	c->gone = inspect_gone;

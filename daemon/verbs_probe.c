@@ -222,13 +222,13 @@ int verb_probe_run(struct call *c, json_t **ret_reply, struct buf *why)
 	j->peer.arg = j;
 	c->arg = j;
 	c->gone = probe_gone;
-	r = ops_submit(c->daemon->ops, &j->job);
+	r = ops_submit(c->daemon->ops, &j->job, why);
 	if (r) {
 		json_decref(j->names);
 		json_decref(j->options);
 		json_decref(j->results);
 		free(j);
-		return buf_why(why, r, "too many slow jobs are waiting");
+		return r;
 	}
 	return CALL_LATER;
 }

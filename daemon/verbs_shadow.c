@@ -5,9 +5,13 @@
 #include "daemon/figures.h"
 #include "daemon/kernels.h"
 #include "daemon/verbs.h"
+#include "daemon/warming.h"
 #include "engine/base/log.h"
+#include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+
+#include <stdlib.h>
 
 #define SHADOW_SHARE 0.05
 
@@ -58,19 +62,20 @@ static int shadow_get(struct call *c, struct shadow_report *ret_r, struct buf *w
 	return r ? buf_why(why, r, "no shadow runs; start one with 'shadow start SET'") : 0;
 }
 
-int verb_shadow_start(struct call *c, json_t **ret_reply, struct buf *why)
+static int shadow_attempt(struct warming *w, json_t **ret_reply, struct buf *why)
 {
-	struct daemon *d = c->daemon;
+	const char *set = call_string(w->call, "set", "");
+	struct daemon *d = w->daemon;
 	struct shadow_report report;
 	struct kset *ks;
-	int r = daemon_need_engine(d, why);
+	int r = warming_set(w, set, why);
 
-	r = r ? r : kernels_resolve(d, call_string(c, "set", ""), &ks, why);
+	r = r ? r : kernels_resolve(d, set, &ks, why);
 	if (r)
 		return r;
-	r = engine_shadow_start(d->engine, &ks, shadow_share(c), why);
+	r = engine_shadow_start(d->engine, &ks, shadow_share(w->call), why);
 	kset_unpin(&ks);
-	r = r ? r : shadow_get(c, &report, why);
+	r = r ? r : shadow_get(w->call, &report, why);
 	if (r)
 		return r;
 	log_event(LOG_LV_NOTICE, "shadow_started", "set=%s against=%s share=%g", LOGQ(report.set), LOGQ(report.against),
@@ -78,6 +83,23 @@ int verb_shadow_start(struct call *c, json_t **ret_reply, struct buf *why)
 	*ret_reply = shadow_head(&report);
 	shadow_report_fini(&report);
 	return 0;
+}
+
+static void shadow_end(struct warming *w)
+{
+	free(w);
+}
+
+int verb_shadow_start(struct call *c, json_t **ret_reply, struct buf *why)
+{
+	struct warming *w;
+	int r = daemon_need_engine(c->daemon, why);
+
+	if (r)
+		return r;
+	w = mem_new(sizeof *w);
+	*w = (struct warming){ .daemon = c->daemon, .call = c, .attempt = shadow_attempt, .end = shadow_end };
+	return warming_begin(w, ret_reply, why);
 }
 
 int verb_shadow_report(struct call *c, json_t **ret_reply, struct buf *why)

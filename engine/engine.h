@@ -6,10 +6,10 @@
 #define ENGINE_H
 
 #include "engine/base/buf.h"
-#include "engine/serve/gen.h"
+#include "engine/gen.h"
 #include "engine/serve/generation.h"
 #include "engine/checkpoint/inspect.h"
-#include "engine/model/compare.h"
+#include "engine/beside/compare.h"
 #include "engine/cache/cache.h"
 #include "engine/cache/cache_disk.h"
 #include "engine/cache/cache_dump.h"
@@ -18,7 +18,7 @@
 #include "engine/model/kset.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/model/numerics.h"
-#include "engine/model/shadow.h"
+#include "engine/beside/shadow.h"
 #include "engine/plugin/plugin_map.h"
 #include "engine/text/prompt.h"
 #include "engine/serve/record.h"

@@ -34,7 +34,7 @@ static int engine_slots_differ(const struct kset *a, const struct kset *b, const
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
 			for (int wf = 0; wf < DSV4_N_WFMT; wf++) {
-				enum dsv4_family f = kset_op_family((enum dsv4_op)op);
+				enum dsv4_family f = op_family((enum dsv4_op)op);
 				const char *ta = kset_slot(a, (enum dsv4_op)op, (enum dsv4_phase)ph,
 					(enum dsv4_wfmt)wf)->entry->tag;
 				const char *tb = kset_slot(b, (enum dsv4_op)op, (enum dsv4_phase)ph,
@@ -42,7 +42,7 @@ static int engine_slots_differ(const struct kset *a, const struct kset *b, const
 
 				if (strcmp(ta, tb))
 					return buf_why(why, RC_INVALID, "%s.%s: %s in %s, %s in the new one",
-						kset_family_name(f), kset_phase_name((enum dsv4_phase)ph), ta, whose, tb);
+						op_family_name(f), op_phase_name((enum dsv4_phase)ph), ta, whose, tb);
 			}
 	return 0;
 }

@@ -38,8 +38,9 @@ static int engine_compare_check(struct engine *e, const struct engine_compare_op
 		return buf_why(why, RC_CONTEXT, "prompt %d and answer %d exceed context %d", o->n_tokens, o->max_tokens,
 			e->env.max_context);
 	if (need > e->env.max_state)
-		return buf_why(why, RC_TOO_LARGE, "prompt %d and answer %d need %zu bytes of state for two, there are %zu",
-			o->n_tokens, o->max_tokens, need, e->env.max_state);
+		return buf_why(why, RC_TOO_LARGE,
+			"prompt %d and answer %d need %zu bytes of state for two, there are %zu", o->n_tokens,
+			o->max_tokens, need, e->env.max_state);
 	for (int i = 0; i < o->n_tokens; i++)
 		if (o->tokens[i] < 0 || o->tokens[i] >= e->model->config->vocab_size)
 			return buf_why(why, RC_INVALID, "prompt[%d]: token %d is outside 0 to %d", i, o->tokens[i],

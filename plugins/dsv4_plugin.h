@@ -332,7 +332,7 @@ struct dsv4_op_entry {
 	uint16_t phases;                  /* bit per enum dsv4_phase */
 	uint32_t wfmts;                   /* bit per enum dsv4_wfmt accepted; ops without a weight: ~0 */
 	uint32_t numerics;                /* enum dsv4_numerics */
-	const char *tag;                  /* e.g. "fp32", "bf16-mix" */
+	const char *tag;                  /* e.g. "fp32", "bf16-mix": at most 31 characters, no space or quote */
 	dsv4_any_f *fn;
 };
 
@@ -341,8 +341,11 @@ struct dsv4_plugin {
 	uint16_t abi_major, abi_minor;
 	uint32_t n_op;
 	const char *signature;            /* DSV4_BUILD_SIGNATURE */
-	const char *name, *version;       /* [a-z0-9-]{1,31}; digits and dots, at most 31 */
-	const char *cpu, *gpu;            /* features needed: names of /proc/cpuinfo; of GPUs, e.g. "sm_90"; or "" */
+	/* [a-z0-9-]{1,31} with a letter in it and none of ref, active, previous, last-good, which name sets; digits
+	 * and dots, at most 31. */
+	const char *name, *version;
+	/* Features needed, one space between them: names of /proc/cpuinfo; of GPUs, e.g. "sm_90"; or "". */
+	const char *cpu, *gpu;
 	const struct dsv4_op_entry *op;   /* [n_op] */
 	/* Each may be NULL. 0 or -errno. open() makes the state; warm() does what should not fall on the first
 	 * request; close() undoes both, also after a warm() that failed. */

@@ -12,9 +12,26 @@ check() {
 bad=$(
 	check engine/base 'engine/base/[a-z0-9_]+\.(h|def)'
 	# kset.c and provider.c alone name the built-in kernels; everything else reaches them through a kernel set.
-	# What an op reads and writes, and how far two results are apart, the engine asks plugins/check.
-	check engine 'engine/[a-z0-9_/]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|plugins/check/op_(io|diff)\.h|config\.h' |
+	# What an op is called, reads and writes, and how far two results are apart, the engine asks plugins/check.
+	check engine 'engine/[a-z0-9_/]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|plugins/check/op_(io|diff|name)\.h|config\.h' |
 		grep -vE '^engine/model/(kset|provider)\.c:.*"plugins/ref/ref\.h"' || true
+	# engine/ in layers: a folder sees itself, base and what its line names; engine/*.[ch] see all. gen.h has the
+	# plain values that prompts, completions and requests share. A new folder gets its line.
+	for d in engine/*/; do
+		case $d in
+		engine/base/) continue ;;
+		engine/checkpoint/) sees='' ;;
+		engine/text/) sees='engine/gen\.h' ;;
+		engine/model/) sees='engine/checkpoint/.*' ;;
+		engine/beside/) sees='engine/(checkpoint|model)/.*' ;;
+		engine/plugin/) sees='engine/model/provider\.h' ;;
+		engine/cache/) sees='engine/(checkpoint|model)/.*' ;;
+		engine/serve/) sees='engine/gen\.h|engine/(text|model|cache)/.*' ;;
+		engine/eval/) sees='engine/(checkpoint|model|plugin)/.*' ;;
+		*) echo "$d: who may it include?"; continue ;;
+		esac
+		check "${d%/}" "${d}.*|engine/base/.*|plugins/.*|config\.h${sees:+|$sees}"
+	done
 	check plugins 'plugins/[a-z0-9_/-]+\.(h|def)|dsv4_numfmt\.h|ops\.def' | grep -v '^plugins/check/' || true
 	check api 'api/[a-z0-9_]+\.(h|def)|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
 	check ctl 'ctl/[a-z0-9_]+\.(h|def)|engine/base/[a-z0-9_]+\.(h|def)|config\.h'

@@ -3,7 +3,7 @@
  * Threads: any. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/checkpoint/inspect_priv.h"
-#include "engine/model/kset.h"
+#include "plugins/check/op_name.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static const struct {
 static const char *inspect_routed(const struct inspect_report *r)
 {
 	return r->routed_fmt == -1 ? "none" : r->routed_fmt == -2 ? "several" :
-	       kset_wfmt_name((enum dsv4_wfmt)r->routed_fmt);
+	       op_wfmt_name((enum dsv4_wfmt)r->routed_fmt);
 }
 
 static const char *inspect_mtp_form(const struct inspect_report *r)

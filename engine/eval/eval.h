@@ -32,8 +32,9 @@ struct eval_limits {
 	const char *only;      /* "logits,rows": compare these parts only; NULL: all */
 };
 
-/* Compares what a and b have in common and appends a table. Returns the number of tensors beyond the limits,
- * those of different shapes included, those with a NaN in both (but for NAME.mtp at the last token), and sets over all tensors as one; -1 when nothing is common. */
+/* Compares what a and b have in common and appends a table. Returns the number of tensors beyond the limits, those of
+ * different shapes included, those with a NaN in both (but for NAME.mtp at the last token), and sets over all tensors
+ * as one; -1 when nothing is common. */
 int eval_diff(const struct tensorfile *a, const struct tensorfile *b, const struct eval_limits *l,
 	struct buf *out);
 

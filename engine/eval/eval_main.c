@@ -27,7 +27,7 @@ enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE, EVAL_UNAVAILABLE = 69, EVAL_T
 	OPT(profile, "NAME", "native (default) or exact numerics") \
 	OPT(set, "P=V", "one numerics parameter; may be repeated") \
 	OPT(plugin, "FILE", "load kernels, for --kernels to name; may be repeated") \
-	OPT(kernels, "SLOT", "FAMILY[.PHASE]=PLUGIN; may be repeated, later ones win") \
+	OPT(kernels, "SLOT", "FAMILY[.PHASE]=PLUGIN or all=PLUGIN; may be repeated, later ones win") \
 	OPT(chunk, "N", "tokens per step (default 512); 1 runs the decode kernels") \
 	OPT(threads, "N", "threads (default: one per CPU)") \
 	OPT(top_only, "", "only the logits: no layers, no MTP") \
@@ -219,8 +219,8 @@ static int eval_numerics(const struct eval_args *a, const struct model_config *c
 
 static int eval_kernels(const struct eval_args *a, struct eval_plugins *p, struct kset **ret_ks, struct buf *why)
 {
-	struct kset_overlay ov[EVAL_MAX_SETS];
-	int rc;
+	struct kset_overlay ov[KSET_MAX_OVERLAYS];
+	int rc, n = 0;
 
 	for (int i = 0; i < a->n_plugin; i++) {
 		rc = eval_plugins_load(p, a->plugin[i], why);
@@ -229,12 +229,12 @@ static int eval_kernels(const struct eval_args *a, struct eval_plugins *p, struc
 				"--plugin: ", why);
 	}
 	for (int i = 0; i < a->n_kernels; i++) {
-		rc = kset_overlay_parse(&ov[i], a->kernels[i], eval_plugins_find, p, why);
+		rc = eval_plugins_overlay(p, a->kernels[i], ov, &n, why);
 		if (rc < 0)
 			return eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc,
 				"--kernels: ", why);
 	}
-	rc = kset_build(ov, a->n_kernels, ret_ks, why);
+	rc = kset_build(ov, n, ret_ks, why);
 	return rc < 0 ? eval_fail(EVAL_UNAVAILABLE, rc, "--kernels: ", why) : 0;
 }
 

@@ -10,6 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/* For kset_overlay_parse(); arg is the struct eval_plugins. */
+static struct provider *eval_plugins_find(void *arg, const char *name)
+{
+	struct eval_plugins *p = arg;
+
+	for (int i = 0; i < p->n; i++)
+		if (!strcmp(p->map[i]->provider.plugin->name, name))
+			return &p->map[i]->provider;
+	return NULL;
+}
+
 static int eval_plugins_make_dir(struct eval_plugins *p, struct buf *why)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -78,14 +89,9 @@ int eval_plugins_load(struct eval_plugins *p, const char *file, struct buf *why)
 	return rc;
 }
 
-struct provider *eval_plugins_find(void *arg, const char *name)
+int eval_plugins_overlay(struct eval_plugins *p, const char *spec, struct kset_overlay *ov, int *n, struct buf *why)
 {
-	struct eval_plugins *p = arg;
-
-	for (int i = 0; i < p->n; i++)
-		if (!strcmp(p->map[i]->provider.plugin->name, name))
-			return &p->map[i]->provider;
-	return NULL;
+	return kset_overlays_add(ov, n, spec, eval_plugins_find, p, why);
 }
 
 int eval_plugins_fini(struct eval_plugins *p, struct buf *why)

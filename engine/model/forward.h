@@ -89,8 +89,8 @@ void forward_free(struct forward **f);
 /* Runs the batch and advances every sequence by its n tokens. A sequence may stand in a batch once.
  * The bits of a token's logits depend on its sequence's tokens, the kernel set and the numerics only.
  * RC_INVALID (a token id out of range), RC_CONTEXT (beyond the model's positions), -ENOMEM, RC_KERNEL (an op
- * failed; why names op, provider, layer), RC_CANCELLED (by the watch). On any error every sequence of the batch is as it was before the
- * call and may be run again. */
+ * failed; why names op, provider, layer), RC_CANCELLED (by the watch). On any error every sequence of the batch is
+ * as it was before the call and may be run again. */
 int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why);
 
 /* Bytes of the work buffers, which grow with the largest batch so far. */

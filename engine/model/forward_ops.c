@@ -11,7 +11,7 @@ static int forward_failed(struct forward *f, enum dsv4_op op, const struct kset_
 	if (rc == RC_CANCELLED)
 		return rc;
 	return buf_why(f->why, rc == -ENOMEM ? rc : RC_KERNEL, "%s of %s failed in layer %d, %s: %s",
-		kset_op_name(op), slot->provider->plugin->name, f->layer, kset_phase_name(f->phase), rc_text(rc));
+		op_name(op), slot->provider->plugin->name, f->layer, op_phase_name(f->phase), rc_text(rc));
 }
 
 void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct numerics *n, void *args)

@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/model/kset_priv.h"
 #include "plugins/ref/ref.h"
 
 #include <stdatomic.h>
@@ -22,120 +23,6 @@ struct kset {
 	int n_provider;
 	struct kset_slot slot[DSV4_N_OP][DSV4_N_PHASE][DSV4_N_WFMT];
 };
-
-/* ---- names ---- */
-
-static const char *const kset_families[DSV4_N_FAMILY] = {
-	[DSV4_GEMM] = "gemm",
-	[DSV4_NORM] = "norm",
-	[DSV4_MHC] = "mhc",
-	[DSV4_COMPRESS] = "compress",
-	[DSV4_INDEXER] = "indexer",
-	[DSV4_ATTENTION] = "attention",
-	[DSV4_MOE] = "moe",
-};
-static const char *const kset_phases[DSV4_N_PHASE] = { [DSV4_PREFILL] = "prefill", [DSV4_DECODE] = "decode" };
-static const char *const kset_wfmts[DSV4_N_WFMT] = {
-	[DSV4_W_F32] = "f32",
-	[DSV4_W_BF16] = "bf16",
-	[DSV4_W_FP8] = "fp8",
-	[DSV4_W_FP4] = "fp4",
-	[DSV4_W_NVFP4] = "nvfp4",
-};
-static const struct {
-	const char *name;
-	enum dsv4_family family;
-} kset_ops[DSV4_N_OP] = {
-#define OP(op, family, args, text) { #op, DSV4_##family },
-#include "plugins/ops.def"
-#undef OP
-};
-
-const char *kset_family_name(enum dsv4_family f)
-{
-	must(f < DSV4_N_FAMILY);
-	return kset_families[f];
-}
-
-static int kset_find(const char *const *names, int n, const char *name, size_t len)
-{
-	for (int i = 0; i < n; i++)
-		if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0)
-			return i;
-	return -1;
-}
-
-int kset_family_find(const char *name)
-{
-	return kset_find(kset_families, DSV4_N_FAMILY, name, strlen(name));
-}
-
-const char *kset_op_name(enum dsv4_op op)
-{
-	must(op < DSV4_N_OP);
-	return kset_ops[op].name;
-}
-
-enum dsv4_family kset_op_family(enum dsv4_op op)
-{
-	must(op < DSV4_N_OP);
-	return kset_ops[op].family;
-}
-
-const char *kset_phase_name(enum dsv4_phase ph)
-{
-	must(ph < DSV4_N_PHASE);
-	return kset_phases[ph];
-}
-
-const char *kset_wfmt_name(enum dsv4_wfmt wf)
-{
-	must(wf < DSV4_N_WFMT);
-	return kset_wfmts[wf];
-}
-
-/* ---- overlays ---- */
-
-static void kset_join(struct buf *out, const char *const *names, int n)
-{
-	for (int i = 0; i < n; i++)
-		buf_printf(out, "%s%s", i ? ", " : "", names[i]);
-}
-
-static int kset_unknown(const char *what, const char *spec, const char *const *names, int n, struct buf *why)
-{
-	struct buf list = { 0 };
-	int rc;
-
-	kset_join(&list, names, n);
-	rc = buf_why(why, RC_INVALID, "\"%.96s\": unknown %s; there are: %s", spec, what, buf_str(&list));
-	buf_fini(&list);
-	return rc;
-}
-
-int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
-	struct buf *why)
-{
-	const char *eq = strchr(spec, '='), *dot = eq ? memchr(spec, '.', (size_t)(eq - spec)) : NULL;
-	const char *end = dot ? dot : eq;
-	int family, phase = -1;
-
-	if (!eq || end == spec || !eq[1])
-		return buf_why(why, RC_INVALID, "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN", spec);
-	family = kset_find(kset_families, DSV4_N_FAMILY, spec, (size_t)(end - spec));
-	if (family < 0)
-		return kset_unknown("family", spec, kset_families, DSV4_N_FAMILY, why);
-	if (dot)
-		phase = kset_find(kset_phases, DSV4_N_PHASE, dot + 1, (size_t)(eq - dot - 1));
-	if (dot && phase < 0)
-		return kset_unknown("phase", spec, kset_phases, DSV4_N_PHASE, why);
-	ov->family = (enum dsv4_family)family;
-	ov->phase = phase;
-	ov->provider = strcmp(eq + 1, ref_plugin.name) == 0 ? &provider_ref : find ? find(arg, eq + 1) : NULL;
-	if (!ov->provider)
-		return buf_why(why, RC_NOT_FOUND, "\"%.96s\": no plugin \"%.64s\" is loaded", spec, eq + 1);
-	return 0;
-}
 
 /* ---- building ---- */
 
@@ -170,13 +57,13 @@ static int kset_overlay(struct kset *ks, const struct kset_overlay *ov, struct b
 	for (uint32_t i = 0; i < p->n_op; i++) {
 		if (!kset_entry_ok(&p->op[i]))
 			return buf_why(why, RC_PLUGIN, "plugin %s: op entry %u is malformed", p->name, i);
-		if (kset_ops[p->op[i].op].family == ov->family)
+		if (op_family((enum dsv4_op)p->op[i].op) == ov->family)
 			n += kset_put(ks, ov->provider, &p->op[i], ov->phase);
 	}
 	if (n == 0)
 		return buf_why(why, RC_KERNEL, "plugin %s offers nothing for %s%s%s", p->name,
-			kset_families[ov->family], ov->phase < 0 ? "" : ".",
-			ov->phase < 0 ? "" : kset_phases[ov->phase]);
+			op_family_name(ov->family), ov->phase < 0 ? "" : ".",
+			ov->phase < 0 ? "" : op_phase_name((enum dsv4_phase)ov->phase));
 	return 0;
 }
 
@@ -190,47 +77,6 @@ static void kset_base(struct kset *ks)
 		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
 			for (int wf = 0; wf < DSV4_N_WFMT; wf++)
 				must(ks->slot[op][ph][wf].fn != NULL);
-}
-
-/* Bit per phase in which the plugin provides a slot of the family. */
-static unsigned kset_provides(const struct kset *ks, const struct provider *p, enum dsv4_family f)
-{
-	unsigned phases = 0;
-
-	for (int op = 0; op < DSV4_N_OP; op++)
-		for (int ph = 0; ph < DSV4_N_PHASE && kset_ops[op].family == f; ph++)
-			for (int wf = 0; wf < DSV4_N_WFMT; wf++)
-				if (ks->slot[op][ph][wf].provider == p)
-					phases |= 1u << ph;
-	return phases;
-}
-
-static void kset_name_part(struct buf *name, const struct provider *p, enum dsv4_family f, unsigned phases)
-{
-	if (!phases)
-		return;
-	buf_printf(name, "%s%s", name->len ? "," : "", kset_families[f]);
-	for (int ph = 0; ph < DSV4_N_PHASE; ph++)
-		if (phases == 1u << ph)
-			buf_printf(name, ".%s", kset_phases[ph]);
-	buf_printf(name, "=%s", p->plugin->name);
-}
-
-/* The name says what runs, not how it was asked for: an overlay hidden by a later one is not in it. */
-static void kset_make_name(struct kset *ks, const struct kset_overlay *ov, int n_ov)
-{
-	for (int f = 0; f < DSV4_N_FAMILY; f++)
-		for (int i = 0; i < n_ov; i++) {
-			bool seen = ov[i].provider == &provider_ref;
-
-			for (int j = 0; j < i; j++)
-				seen |= ov[j].provider == ov[i].provider;
-			if (!seen)
-				kset_name_part(&ks->name, ov[i].provider, (enum dsv4_family)f,
-					kset_provides(ks, ov[i].provider, (enum dsv4_family)f));
-		}
-	if (!ks->name.len)
-		buf_adds(&ks->name, ref_plugin.name);
 }
 
 static void kset_hold(struct kset *ks, struct provider *p)
@@ -261,52 +107,54 @@ int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, st
 		kset_unpin(&ks);
 		return rc;
 	}
-	kset_make_name(ks, ov, n_ov);
+	kset_name_make(ks, ov, n_ov, &ks->name);
 	ks->generation = atomic_fetch_add(&generations, 1) + 1;
 	*ret_ks = ks;
 	return 0;
 }
 
-/* Is ov[0..n) without number `skip` the same as `full`? */
-static bool kset_same_without(const struct kset *full, const struct kset_overlay *ov, int n, int skip)
+int kset_check(const struct kset_overlay *ov, int n, struct buf *why)
 {
 	struct kset *ks = mem_new(sizeof *ks);
-	bool same;
+	int rc = 0;
 
+	kset_base(ks);
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = kset_overlay(ks, &ov[i], why);
+	free(ks);
+	return rc;
+}
+
+static void kset_slots(struct kset *ks, const struct kset_overlay *ov, int n, int skip)
+{
 	kset_base(ks);
 	for (int i = 0; i < n; i++)
 		if (i != skip)
 			must_zero(kset_overlay(ks, &ov[i], NULL));
-	same = memcmp(ks->slot, full->slot, sizeof ks->slot) == 0;
-	free(ks);
+}
+
+bool kset_is(const struct kset *ks, const struct kset_overlay *ov, int n)
+{
+	struct kset *other = mem_new(sizeof *other);
+	bool same;
+
+	kset_slots(other, ov, n, -1);
+	same = memcmp(other->slot, ks->slot, sizeof ks->slot) == 0;
+	free(other);
 	return same;
 }
 
-/* Drops one that changes nothing, the last of them. */
-static bool kset_reduce_one(const struct kset *full, struct kset_overlay *ov, int *n)
+bool kset_superfluous(const struct kset_overlay *ov, int n, int i)
 {
-	for (int i = *n - 1; i >= 0; i--)
-		if (kset_same_without(full, ov, *n, i)) {
-			memmove(&ov[i], &ov[i + 1], (size_t)(*n - i - 1) * sizeof *ov);
-			--*n;
-			return true;
-		}
-	return false;
-}
+	struct kset *with = mem_new(sizeof *with), *without = mem_new(sizeof *without);
+	bool same;
 
-int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why)
-{
-	struct kset *full = mem_new(sizeof *full);
-	int rc = 0;
-
-	kset_base(full);
-	for (int i = 0; i < *n && rc == 0; i++)
-		rc = kset_overlay(full, &ov[i], why);
-	/* Again from the top: ref over something is needed until that something has gone. */
-	while (rc == 0 && kset_reduce_one(full, ov, n))
-		;
-	free(full);
-	return rc;
+	kset_slots(with, ov, n, -1);
+	kset_slots(without, ov, n, i);
+	same = memcmp(with->slot, without->slot, sizeof with->slot) == 0;
+	free(with);
+	free(without);
+	return same;
 }
 
 /* ---- use ---- */

@@ -9,6 +9,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/model/provider.h"
+#include "plugins/check/op_name.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,6 +40,9 @@ typedef struct provider *kset_find_f(void *arg, const char *name);
 int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
 	struct buf *why);
 
+/* Appends what "FAMILY[.PHASE]=PLUGIN" or "all=PLUGIN" says: all is every family that the plugin offers, and all=ref
+ * empties the list. ov has room for KSET_MAX_OVERLAYS. Errors as above, RC_TOO_LARGE. */
+int kset_overlays_add(struct kset_overlay *ov, int *n, const char *spec, kset_find_f *find, void *arg, struct buf *why);
 /* Drops the overlays without which all of them together make the same slots; *n becomes what is left. Errors as
  * of kset_build(), of any overlay, dropped or not. */
 int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why);
@@ -58,17 +62,9 @@ void kset_when_unused(struct kset *ks, void (*fn)(void *arg, struct kset *ks), v
 void kset_free(struct kset **ks);
 const struct kset_slot *kset_slot(const struct kset *ks, enum dsv4_op op, enum dsv4_phase ph,
 	enum dsv4_wfmt wf);
-/* "ref", or e.g. "indexer=indexer-bf16,attention.decode=attn-splitk". */
+/* The shortest list of overlays that makes it: "ref", or e.g. "all=avx2,attention.decode=attn-splitk". */
 const char *kset_name(const struct kset *ks);
 /* Unique and rising over the process's life. */
 uint64_t kset_generation(const struct kset *ks);
-
-const char *kset_family_name(enum dsv4_family f);
-/* -1 when unknown. */
-int kset_family_find(const char *name);
-const char *kset_op_name(enum dsv4_op op);
-enum dsv4_family kset_op_family(enum dsv4_op op);
-const char *kset_phase_name(enum dsv4_phase ph);
-const char *kset_wfmt_name(enum dsv4_wfmt wf);
 
 #endif

@@ -94,6 +94,14 @@ static int numerics_parse(const struct numerics_row *row, const char *text, int3
 
 /* ---- get and set ---- */
 
+const struct numerics_row *numerics_find(const char *name, size_t len)
+{
+	for (int i = 0; i < numerics_count; i++)
+		if (strlen(numerics_table[i].name) == len && memcmp(numerics_table[i].name, name, len) == 0)
+			return &numerics_table[i];
+	return NULL;
+}
+
 static void numerics_names(struct buf *out)
 {
 	for (int i = 0; i < numerics_count; i++)
@@ -112,17 +120,15 @@ static int numerics_bad_value(const struct numerics_row *row, const char *value,
 
 int numerics_set(struct numerics *n, const char *name, const char *value, struct buf *why)
 {
+	const struct numerics_row *row = numerics_find(name, strlen(name));
 	struct buf names = { 0 };
+	int32_t v;
 	int rc;
 
-	for (int i = 0; i < numerics_count; i++) {
-		int32_t v;
-
-		if (strcmp(numerics_table[i].name, name))
-			continue;
-		if (numerics_parse(&numerics_table[i], value, &v) < 0)
-			return numerics_bad_value(&numerics_table[i], value, why);
-		*numerics_field(n, &numerics_table[i]) = v;
+	if (row && numerics_parse(row, value, &v) < 0)
+		return numerics_bad_value(row, value, why);
+	if (row) {
+		*numerics_field(n, row) = v;
 		return 0;
 	}
 	numerics_names(&names);

@@ -26,6 +26,8 @@ struct numerics_row {
 };
 extern const struct numerics_row numerics_table[];
 extern const int numerics_count;
+/* The row of this name, of len bytes; NULL when there is none. */
+const struct numerics_row *numerics_find(const char *name, size_t len);
 
 /* config_topk: index_topk of config.json. */
 void numerics_init(struct numerics *n, enum numerics_profile p, int config_topk);

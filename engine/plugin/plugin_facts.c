@@ -285,7 +285,8 @@ static int plugin_facts_fit_cpu(const struct plugin_facts *f, struct buf *why)
 		word[n] = '\0';
 		p += n;
 		if (!flags)
-			rc = plugin_refuse(why, PLUGIN_REFUSED_cpu, "needs %s, and /proc/cpuinfo lists no features", word);
+			rc = plugin_refuse(why, PLUGIN_REFUSED_cpu, "needs %s, and /proc/cpuinfo lists no features",
+					   word);
 		else if (!plugin_facts_has_word(flags, word, n))
 			rc = plugin_refuse(why, PLUGIN_REFUSED_cpu, "needs %s", word);
 	}

@@ -164,10 +164,24 @@ static int plugin_file_fill(int fd, struct plugin_file *pf, struct buf *why)
 	return 0;
 }
 
+/* Header and facts, and which file the complaint is about. */
+static int plugin_file_judge(struct plugin_file *pf, struct buf *why)
+{
+	struct buf text = { 0 };
+	size_t loaded = 0;
+	int rc = plugin_elf_check(pf->bytes, pf->size, &loaded, &text);
+
+	/* Only what will be mapped: debug information may quote the markers. */
+	rc = rc ? rc : plugin_facts_read(&pf->facts, pf->bytes, loaded, &text);
+	if (rc)
+		buf_why(why, rc, "%s (%s)", buf_str(&text), pf->path);
+	buf_fini(&text);
+	return rc;
+}
+
 int plugin_file_read(int fd, const struct stat *before, uid_t self, struct plugin_file *pf, struct buf *why)
 {
 	struct stat after;
-	size_t loaded;
 	int rc;
 
 	if (!S_ISREG(before->st_mode))
@@ -183,9 +197,7 @@ int plugin_file_read(int fd, const struct stat *before, uid_t self, struct plugi
 	if (!rc)
 		rc = fstat(fd, &after) ? plugin_file_errno(why, pf->path) :
 					 plugin_file_changed(before, &after, pf->path, why);
-	rc = rc ? rc : plugin_elf_check(pf->bytes, pf->size, &loaded, why);
-	/* Only what will be mapped: debug information may quote the markers. */
-	rc = rc ? rc : plugin_facts_read(&pf->facts, pf->bytes, loaded, why);
+	rc = rc ? rc : plugin_file_judge(pf, why);
 	if (!rc)
 		sha256_hex(pf->sha256, pf->bytes, pf->size);
 	return rc;

@@ -4,7 +4,7 @@
 #ifndef ENGINE_GENERATION_H
 #define ENGINE_GENERATION_H
 
-#include "engine/serve/gen.h"
+#include "engine/gen.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -91,7 +91,8 @@ struct record *record_new(struct record_setup *s)
 	r->tokens = *s->tokens;
 	r->n_prompt = r->tokens.n;
 	r->view.usage.prompt_tokens = r->n_prompt;
-	record_add_set(r, &(struct record_set){ record_name(r, s->kset), s->view.kset_generation, s->view.epoch, 0, 0 });
+	record_add_set(r, &(struct record_set){ record_name(r, s->kset), s->view.kset_generation, s->view.epoch,
+						0, 0 });
 	memset(s->messages, 0, sizeof *s->messages);
 	memset(s->prompt, 0, sizeof *s->prompt);
 	memset(s->tokens, 0, sizeof *s->tokens);

@@ -5,7 +5,7 @@
 #define ENGINE_RECORD_H
 
 #include "engine/base/buf.h"
-#include "engine/serve/gen.h"
+#include "engine/gen.h"
 #include "engine/model/numerics.h"
 
 struct record;

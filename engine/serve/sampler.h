@@ -5,7 +5,7 @@
 #define ENGINE_SAMPLER_H
 
 #include "engine/base/buf.h"
-#include "engine/serve/gen.h"
+#include "engine/gen.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
 #define ENGINE_COMPLETION_H
 
 #include "engine/base/buf.h"
-#include "engine/serve/gen.h"
+#include "engine/gen.h"
 
 #include <jansson.h>
 #include <stdbool.h>

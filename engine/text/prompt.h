@@ -5,7 +5,7 @@
 #define ENGINE_PROMPT_H
 
 #include "engine/base/buf.h"
-#include "engine/serve/gen.h"
+#include "engine/gen.h"
 #include "engine/text/tokenizer.h"
 
 #include <jansson.h>

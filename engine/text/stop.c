@@ -4,7 +4,7 @@
 #include "engine/text/stop.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/serve/gen.h"
+#include "engine/gen.h"
 
 #include <stdint.h>
 #include <stdlib.h>

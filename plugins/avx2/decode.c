@@ -59,35 +59,33 @@ static void decode_bf16(const uint8_t *src, int64_t n, float *out)
 		_mm256_storeu_ps(out + i, decode_bf16_8(decode_tail(src + 2 * i, 2 * (n - i))));
 }
 
-/* The low eight of the codes: a table of the eight magnitudes, and bit 3 is the sign. */
-static __m256 decode_e2m1(__m128i codes)
+/* Four bytes, eight columns: each lane shifts its own code to where it is wanted. Bits 0 to 2 choose among
+ * the eight magnitudes, bit 3 is the sign. */
+static __m256 decode_e2m1(uint32_t codes)
 {
+	const __m256i down = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+	const __m256i up = _mm256_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0);
 	const __m256 value = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);
-	__m256i c = _mm256_cvtepu8_epi32(codes);
-	__m256i sign = _mm256_and_si256(_mm256_slli_epi32(c, 28), _mm256_set1_epi32((int)0x80000000));
+	__m256i c = _mm256_set1_epi32((int)codes);
+	__m256 sign = _mm256_and_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(c, up)), _mm256_set1_ps(-0.0f));
 
-	return _mm256_or_ps(_mm256_permutevar8x32_ps(value, c), _mm256_castsi256_ps(sign));
-}
-
-/* Eight bytes, sixteen columns. */
-static void decode_fp4_16(__m128i v, float *out)
-{
-	__m128i mask = _mm_set1_epi8(15);
-	__m128i c = _mm_unpacklo_epi8(_mm_and_si128(v, mask), _mm_and_si128(_mm_srli_epi16(v, 4), mask));
-
-	_mm256_storeu_ps(out, decode_e2m1(c));
-	_mm256_storeu_ps(out + 8, decode_e2m1(_mm_srli_si128(c, 8)));
+	return _mm256_or_ps(_mm256_permutevar8x32_ps(value, _mm256_srlv_epi32(c, down)), sign);
 }
 
 static void decode_fp4(const uint8_t *src, int64_t n, float *out)
 {
+	uint32_t codes;
 	int64_t i = 0;
 
-	for (; i + 16 <= n; i += 16)
-		decode_fp4_16(_mm_loadl_epi64(avx2_at(src, i / 2)), out + i);
+	for (; i + AVX2_LANES <= n; i += AVX2_LANES) {
+		memcpy(&codes, src + i / 2, sizeof codes);
+		_mm256_storeu_ps(out + i, decode_e2m1(codes));
+	}
 	if (i == n)
 		return;
-	decode_fp4_16(decode_tail(src + i / 2, (n - i + 1) / 2), out + i);
+	codes = 0;
+	memcpy(&codes, src + i / 2, (size_t)(n - i + 1) / 2);
+	_mm256_storeu_ps(out + i, decode_e2m1(codes));
 	if (n % 2)
 		out[n] = 0; /* the high nibble past the last column means nothing */
 }
@@ -121,30 +119,32 @@ static __m256 decode_e8m0(__m128i bytes)
 	return _mm256_castsi256_ps(_mm256_or_si256(f, _mm256_and_si256(nan, _mm256_set1_epi32(0x7fc00000))));
 }
 
-void avx2_decode_scales(const struct dsv4_weight *w, const int64_t rows[8], int64_t k, float out[8])
+void avx2_decode_lines(const struct dsv4_weight *w, const int64_t rows[8], int64_t ret_line[8])
 {
 	int64_t block = avx2_decode_block(w), n_block = (w->cols + block - 1) / block;
+
+	for (int i = 0; i < 8; i++)
+		ret_line[i] = (w->fmt == DSV4_W_FP8 ? rows[i] / AVX2_BLOCK : rows[i]) * n_block;
+}
+
+__m256 avx2_decode_scales(const struct dsv4_weight *w, const int64_t line[8], int64_t block)
+{
 	const uint8_t *scale = w->scale;
-	uint8_t b[8] = { 0 };
-	__m256 f = _mm256_set1_ps(1.0f), e4m3[2];
+	uint8_t b[16] = { 0 };
+	float f[8];
+	__m256 e4m3[2];
 
-	if (w->sfmt != DSV4_S_NONE)
-		for (int i = 0; i < 8; i++) {
-			int64_t line = w->fmt == DSV4_W_FP8 ? rows[i] / AVX2_BLOCK : rows[i];
-			int64_t at = line * n_block + k / block;
-
-			if (w->sfmt == DSV4_S_F32)
-				memcpy(out + i, scale + 4 * at, sizeof *out);
-			else
-				b[i] = scale[at];
-		}
-	if (w->sfmt == DSV4_S_F32)
-		return;
-	if (w->sfmt == DSV4_S_E8M0)
-		f = decode_e8m0(_mm_loadl_epi64((const __m128i *)(const void *)b));
-	if (w->sfmt == DSV4_S_E4M3) {
-		decode_e4m3(_mm_loadl_epi64((const __m128i *)(const void *)b), e4m3);
-		f = _mm256_mul_ps(e4m3[0], _mm256_set1_ps(w->scale2));
+	if (w->sfmt == DSV4_S_NONE)
+		return _mm256_set1_ps(1.0f);
+	if (w->sfmt == DSV4_S_F32) {
+		for (int i = 0; i < 8; i++)
+			memcpy(f + i, scale + 4 * (line[i] + block), sizeof *f);
+		return _mm256_loadu_ps(f);
 	}
-	_mm256_storeu_ps(out, f);
+	for (int i = 0; i < 8; i++)
+		b[i] = scale[line[i] + block];
+	if (w->sfmt == DSV4_S_E8M0)
+		return decode_e8m0(_mm_loadu_si128(avx2_at(b, 0)));
+	decode_e4m3(_mm_loadu_si128(avx2_at(b, 0)), e4m3);
+	return _mm256_mul_ps(e4m3[0], _mm256_set1_ps(w->scale2));
 }

@@ -80,24 +80,23 @@ struct linear_tile {
 	const struct avx2_product *p;
 	int64_t group, r0;
 	int n_row;
-	int64_t rows[8];
+	int64_t rows[8], line[8];  /* and where their scales begin */
+	int64_t n_scale, scale0;   /* activation scales of a row, and the first of this group */
 	int64_t i0, n;      /* activation rows */
 	__m256 sum[LINEAR_TOKENS];
 };
 
-/* Adds columns [k, k + m) to every sum: w are the decoded values, one row per output column. */
-static void linear_block(struct linear_tile *t, int64_t k, int64_t m, const float *const w[8])
+/* Adds columns [k, k + m), block number `block`, to every sum: w are the decoded values, one row per output
+ * column. */
+static void linear_block(struct linear_tile *t, int64_t block, int64_t k, int64_t m, const float *const w[8])
 {
 	const struct avx2_act *a = t->p->a;
-	int64_t n_scale = avx2_act_scales(a), at = t->group * (n_scale / a->n_group) + k / AVX2_ACT_BLOCK;
-	float scale[8];
-	__m256 ws;
+	const float *scale = a->scale ? a->scale + t->scale0 + k / AVX2_ACT_BLOCK : NULL;
+	__m256 ws = avx2_decode_scales(t->p->w, t->line, block);
 
-	avx2_decode_scales(t->p->w, t->rows, k, scale);
-	ws = _mm256_loadu_ps(scale);
 	for (int64_t i = 0; i < t->n; i++) {
 		int64_t row = t->p->from ? t->p->from[t->i0 + i] : t->i0 + i;
-		__m256 as = _mm256_set1_ps(a->scale ? a->scale[row * n_scale + at] : 1.0f);
+		__m256 as = _mm256_set1_ps(scale ? scale[row * t->n_scale] : 1.0f);
 		__m256 dot = avx2_dot8_block(a->x + row * a->ldx + t->group * a->cols + k, w, m);
 
 		t->sum[i] = _mm256_add_ps(t->sum[i], _mm256_mul_ps(dot, _mm256_mul_ps(as, ws)));
@@ -121,7 +120,7 @@ static void linear_store(const struct linear_tile *t)
 static void linear_tile(struct linear_tile *t)
 {
 	const struct dsv4_weight *w = t->p->w;
-	int64_t block = avx2_decode_block(w);
+	int64_t block = avx2_decode_block(w), n = 0;
 	float v[8][AVX2_BLOCK];
 	const float *from[8], *at[8];
 
@@ -136,10 +135,10 @@ static void linear_tile(struct linear_tile *t)
 			if (from[i] != v[i] && t->n > 1)
 				from[i] = memcpy(v[i], from[i], (size_t)(end - k) * sizeof **v);
 		}
-		for (int64_t b = k; b < end; b += block) {
+		for (int64_t b = k; b < end; b += block, n++) {
 			for (int i = 0; i < 8; i++)
 				at[i] = from[i] + (b - k);
-			linear_block(t, b, avx2_min(block, end - b), at);
+			linear_block(t, n, b, avx2_min(block, end - b), at);
 		}
 	}
 	linear_store(t);
@@ -156,7 +155,7 @@ static void linear_slice(void *arg, int64_t begin, int64_t end)
 {
 	const struct linear_cut *c = arg;
 	int64_t rows = c->p->w->rows / c->p->a->n_group;
-	struct linear_tile t = { .p = c->p };
+	struct linear_tile t = { .p = c->p, .n_scale = avx2_act_scales(c->p->a) };
 
 	for (int64_t j = begin; j < end; j++) {
 		int64_t tile = j / c->n_part;
@@ -166,6 +165,8 @@ static void linear_slice(void *arg, int64_t begin, int64_t end)
 		t.n_row = (int)avx2_min(8, (t.group + 1) * rows - t.r0);
 		for (int i = 0; i < 8; i++)
 			t.rows[i] = t.r0 + avx2_min(i, t.n_row - 1);
+		avx2_decode_lines(c->p->w, t.rows, t.line);
+		t.scale0 = t.group * (t.n_scale / c->p->a->n_group);
 		t.i0 = j % c->n_part * c->n_tok;
 		t.n = avx2_min(c->n_tok, c->p->n - t.i0);
 		linear_tile(&t);

@@ -18,7 +18,7 @@
 struct moe_route_call {
 	const struct dsv4_moe_route *a;
 	float *s;      /* [n_tok][n_expert] gate . x, then sqrt(softplus()) of it */
-	float *choice; /* [n_tok][n_expert] what experts are chosen by; learned layers */
+	float *choice; /* [n_tok][n_expert] what experts are chosen by, where that has a bias */
 };
 
 /* log(1 + e^z), which is z to the last bit above 20 */
@@ -27,16 +27,11 @@ static float moe_softplus(float z)
 	return z > 20.0f ? z : log1pf(expf(z));
 }
 
-/* What the experts are chosen by; avx2_select() ranks NaN below everything. */
+/* What the experts are chosen by. */
 static void moe_choice(const float *s, const float *bias, int32_t n, float *v)
 {
-	for (int32_t e = 0; e < n; e += AVX2_LANES) {
-		__m256 x = avx2_load(s + e, n - e);
-
-		if (bias)
-			x = _mm256_add_ps(x, avx2_load(bias + e, n - e));
-		avx2_store(v + e, n - e, x);
-	}
+	for (int32_t e = 0; e < n; e += AVX2_LANES)
+		avx2_store(v + e, n - e, _mm256_add_ps(avx2_load(s + e, n - e), avx2_load(bias + e, n - e)));
 }
 
 static void moe_sort(int32_t *ids, int n)
@@ -64,8 +59,11 @@ static void moe_route_slice(void *arg, int64_t begin, int64_t end)
 		if (a->table) {
 			moe_sort(ids, a->k);
 		} else {
-			moe_choice(s, a->bias, a->n_expert, c->choice + t * a->n_expert);
-			avx2_select(c->choice + t * a->n_expert, a->n_expert, a->k, ids);
+			float *choice = a->bias ? c->choice + t * a->n_expert : s;
+
+			if (a->bias)
+				moe_choice(s, a->bias, a->n_expert, choice);
+			avx2_select(choice, a->n_expert, a->k, ids);
 		}
 		for (int i = 0; i < a->k; i++)
 			sum += s[ids[i]];
@@ -106,9 +104,9 @@ int avx2_moe_route(struct dsv4_exec *x, const struct dsv4_host *host, const stru
 	if (a->table && moe_look_up(a))
 		return -EINVAL;
 	p.y = c.s = host->scratch(x, n * sizeof *c.s);
-	if (!a->table)
+	if (!a->table && a->bias)
 		c.choice = host->scratch(x, n * sizeof *c.choice);
-	if (!c.s || (!a->table && !c.choice))
+	if (!c.s || (!a->table && a->bias && !c.choice))
 		return -ENOMEM;
 	avx2_product_run(x, host, &p);
 	host->parallel_for(x, a->n_tok, MOE_GRAIN, moe_route_slice, &c);

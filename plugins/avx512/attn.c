@@ -2,10 +2,10 @@
  * attn.c - attention of every head over window rows, then compressed rows, with a sink. format.md 3.3.
  * Threads: engine calls, pool runs slices over (token, heads). Locks: none.
  *
- * As ref, in blocks of 64 rows: per block the scores, the new running maximum, the sums so far rescaled to it, then
- * weights and rows added one by one; a block's denominator is summed in lanes first. All heads read the same rows, so up to eight go
- * through a block together and find it in the first-level cache: eight rows at a time for the scores, 64
- * channels at a time for the sums. */
+ * As ref, in blocks of 64 rows: per block the scores, the new running maximum, the sums so far rescaled to it,
+ * then weights and rows added one by one; a block's denominator is summed in lanes first. All heads read the same
+ * rows, so up to eight go through a block together and find it in the first-level cache: eight rows at a time for
+ * the scores, 64 channels at a time for the sums. */
 #include "plugins/avx512/avx512.h"
 #include "plugins/avx512/vec.h"
 

@@ -2,7 +2,8 @@
  * mhc.c - hyper-connections: read (pre), write (post) and the read before the head. format.md 3.1.
  * Threads: engine calls, pool runs slices. Locks: none.
  *
- * The mixes of all tokens are one matrix product with fn as a weight in F32. prec BF16 rounds fn and the streams into scratch memory first. */
+ * The mixes of all tokens are one matrix product with fn as a weight in F32. prec BF16 rounds fn and the
+ * streams into scratch memory first. */
 #include "plugins/avx512/avx512.h"
 #include "plugins/avx512/linear.h"
 #include "plugins/avx512/vec.h"

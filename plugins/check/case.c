@@ -51,8 +51,10 @@ void case_fini(struct check_case *c)
 
 int case_keep(struct check_case *c)
 {
-	for (int i = 0; i < c->n_buf && !c->rc; i++)
+	for (int i = 0; i < c->n_buf && !c->rc; i++) {
 		c->rc = guard_keep(&c->buf[i]);
+		guard_lock(&c->buf[i]);
+	}
 	return c->rc;
 }
 
@@ -68,7 +70,7 @@ void case_name(struct check_case *c, const char *fmt, ...)
 /* ---- random numbers ---- */
 
 /* splitmix64 */
-uint64_t case_next(struct check_case *c)
+static uint64_t case_next(struct check_case *c)
 {
 	uint64_t z = c->rng += 0x9e3779b97f4a7c15u;
 
@@ -95,7 +97,7 @@ static float case_exponent(struct check_case *c, int lo, int hi)
 		ldexpf(case_uniform(c, 1, 2), (int)case_below(c, hi - lo));
 }
 
-float case_value(struct check_case *c, enum case_values v, float scale)
+static float case_value(struct check_case *c, enum case_values v, float scale)
 {
 	switch (v) {
 	case CASE_ZERO:

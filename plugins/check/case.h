@@ -38,6 +38,7 @@ union case_args {
 };
 
 #define CASE_MAX_SEQ 64
+#define CASE_MAX_DECODE 64 /* tokens of a decode batch: as many requests run at once, unless max_running says more */
 
 struct check_case {
 	union case_args args;
@@ -95,6 +96,7 @@ extern const struct case_op *const case_ops[DSV4_N_OP];
 extern const struct case_op case_linear, case_rms_norm, case_rope, case_hc_pre, case_hc_post, case_hc_head,
 	case_compress, case_index_score, case_index_topk, case_attn, case_moe_route, case_moe_experts;
 
+/* An empty case; its buffers will be guarded at `place`. */
 void case_init(struct check_case *c, uint64_t seed, enum guard_place place);
 void case_fini(struct check_case *c);
 /* Remembers what all buffers hold, so that a change shows. 0 or c->rc. */
@@ -103,10 +105,8 @@ void case_name(struct check_case *c, const char *fmt, ...) __attribute__((format
 
 /* ---- random numbers of a case ---- */
 
-uint64_t case_next(struct check_case *c);
 int64_t case_below(struct check_case *c, int64_t n);         /* [0, n) */
-float case_uniform(struct check_case *c, float lo, float hi);
-float case_value(struct check_case *c, enum case_values v, float scale);
+float case_uniform(struct check_case *c, float lo, float hi); /* [lo, hi) */
 
 /* ---- input buffers; NULL and c->rc when memory is short, which the fillers below pass over ---- */
 

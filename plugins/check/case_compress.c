@@ -27,6 +27,7 @@ static const struct case_compress_row {
 	{ CASE_COMPRESS_ODD, 1, 1, 1, 0, false, false, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 4, 3, 130, 6, true, true, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 2, 5, 65, 64, false, true, false, DSV4_ROUND_BF16, CASE_PLAIN, CASE_PLAIN },
+	{ CASE_COMPRESS_ODD, 33, 4, 64, 32, true, true, false, DSV4_ROUND_FP8, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 0, 4, 96, 32, true, false, true, DSV4_ROUND_FP8, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 3, 4, 96, 32, true, false, true, DSV4_ROUND_FP8, CASE_ZERO, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 3, 4, 96, 32, true, true, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_ZERO },
@@ -48,7 +49,8 @@ static int case_compress_args(struct check_case *c, const struct case_compress_r
 			      const struct case_compress_dims *d)
 {
 	struct dsv4_compress *a = &c->args.compress;
-	int64_t width = (int64_t)d->dim * (r->overlap ? 2 : 1), n = (d->n_out + (int64_t)r->overlap) * r->ratio * width;
+	int64_t width = (int64_t)d->dim * (r->overlap ? 2 : 1);
+	int64_t n = (d->n_out + (int64_t)r->overlap) * r->ratio * width;
 	float *kv = case_floats(c, n, r->values, 2), *score = case_floats(c, n, r->scores, 4);
 
 	*a = (struct dsv4_compress){ .size = sizeof *a, .n_out = d->n_out, .ratio = r->ratio, .dim = d->dim,

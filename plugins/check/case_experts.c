@@ -39,6 +39,9 @@ static const struct case_experts_row {
 	{ 4, 64, 130, -1, 6, 0, 1, DSV4_W_FP8, true, true, 0, 2.5f, true, CASE_PLAIN },
 	{ 9, 129, 31, 4, 33, 0, 2, DSV4_W_FP4, true, false, 10, 1, true, CASE_PLAIN },
 	{ 6, 48, 96, 2, 130, CASE_EXPERTS_FIRST, 1, DSV4_W_NVFP4, false, false, 10, 1, true, CASE_PLAIN },
+	{ 4, 40, 48, 2, 16, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
+	{ 3, 48, 33, 1, 32, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
+	{ 3, 32, 16, 1, 64, CASE_EXPERTS_FIRST, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
 	{ 40, 32, 24, 6, 3, CASE_EXPERTS_LAST, 0, SAME, true, false, 10, 1.5f, true, CASE_PLAIN },
 	{ 4, 64, 32, 2, 0, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
 	{ 4, 255, 257, 2, 9, 0, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN },
@@ -114,7 +117,7 @@ static void case_experts_tokens(struct check_case *c, enum case_experts_who who,
 
 static bool case_experts_wanted(const struct case_spec *s, const struct case_experts_row *r)
 {
-	return case_wanted(s, r->n_expert != 0, r->quick, r->values) && (s->phase != DSV4_DECODE || r->n_tok <= 8) &&
+	return case_wanted(s, r->n_expert != 0, r->quick, r->values) && (s->phase != DSV4_DECODE || r->n_tok <= CASE_MAX_DECODE) &&
 	       (!r->f32_scale || s->wfmt == DSV4_W_FP8);
 }
 

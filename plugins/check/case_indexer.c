@@ -11,8 +11,8 @@
 
 #define CASE_SCORE_RATIO 4
 
-/* n_head 0: the shape's. Sequence i has n_tok + i % 4 tokens (DECODE: one), and `rows` + 5 i rows before them, in pages
- * of page_rows. */
+/* n_head 0: the shape's. Sequence i has n_tok + i % 4 tokens (DECODE: one), and `rows` + 5 i rows before them, in
+ * pages of page_rows. */
 static const struct case_score_row {
 	int n_seq, n_tok, rows, page_rows, n_head, dim, k;
 	bool quick;
@@ -28,6 +28,7 @@ static const struct case_score_row {
 	{ 2, 3, 17, 5, 5, 1, 0, false, CASE_PLAIN, CASE_PLAIN },
 	{ 17, 1, 3, 4, 2, 64, 4, true, CASE_PLAIN, CASE_PLAIN },
 	{ 60, 1, 0, 32, 4, 64, 0, false, CASE_PLAIN, CASE_PLAIN },
+	{ 2, 70, 100, 32, 3, 32, 64, false, CASE_PLAIN, CASE_PLAIN },
 	{ 0, 0, 0, 32, 4, 64, 0, true, CASE_PLAIN, CASE_PLAIN },
 	{ 2, 3, 40, 32, 4, 64, 0, true, CASE_ZERO, CASE_PLAIN },
 	{ 2, 3, 40, 32, 4, 64, 0, true, CASE_SIGNED_ZERO, CASE_PLAIN },
@@ -58,9 +59,11 @@ static int64_t case_score_seqs(struct check_case *c, const struct case_score_dim
 
 	for (int i = 0; i < d->n_seq && !c->rc; i++) {
 		struct dsv4_seq *s = &seq[i];
-		int64_t pos0 = (int64_t)(d->rows + 5 * i) * CASE_SCORE_RATIO + case_below(c, CASE_SCORE_RATIO), seen;
+		int64_t pos0 = (int64_t)(d->rows + 5 * i) * CASE_SCORE_RATIO + case_below(c, CASE_SCORE_RATIO);
+		int64_t seen;
 
-		*s = (struct dsv4_seq){ .size = sizeof *s, .tok0 = tok, .n_tok = d->n_tok + (d->grow ? i % 4 : 0), .pos0 = pos0 };
+		*s = (struct dsv4_seq){ .size = sizeof *s, .tok0 = tok, .pos0 = pos0 };
+		s->n_tok = d->n_tok + (d->grow ? i % 4 : 0);
 		s->ratio = i % 3 == 2 ? 0 : CASE_SCORE_RATIO;
 		seen = s->ratio ? (pos0 + s->n_tok) / s->ratio : 0;
 		case_rows(c, &s->key, seen + 2, d->dim, d->page_rows, v, 1);
@@ -232,7 +235,7 @@ static int case_topk_make(struct check_case *c, const struct case_spec *s, int i
 {
 	static const char *const names[] = { "plain", "ties", "equal", "odd", "no" };
 	const struct case_topk_row *r = &case_topk_table[i];
-	int k = r->k ? r->k : s->shape->index_topk, n_tok = s->phase == DSV4_DECODE && r->n_tok > 5 ? 5 : r->n_tok;
+	int k = r->k ? r->k : s->shape->index_topk, n_tok = r->n_tok;
 
 	if (k < 1 || !case_wanted(s, r->k != 0, r->quick, CASE_PLAIN))
 		return CASE_SKIP;

@@ -55,6 +55,14 @@ static const struct case_linear_row {
 	{ 33, 257, 0, 0, 1, 65, 2, 2, true, false, true, 0, CASE_PLAIN },
 	{ 9, 100, 0, 0, 1, 131, 0, 0, false, false, false, 0, CASE_PLAIN },
 	{ 24, 64, 0, 0, 1, 0, 0, 0, true, false, true, 0, CASE_PLAIN },
+	/* full tiles of tokens */
+	{ 33, 160, 0, 0, 1, 16, 0, 0, true, false, true, 0, CASE_PLAIN },
+	{ 17, 64, 0, 0, 1, 32, 0, 1, false, false, true, 0, CASE_PLAIN },
+	{ 16, 128, 0, 0, 1, 64, 0, 0, true, false, true, 0, CASE_PLAIN },
+	{ 9, 40, 0, 0, 1, 128, 1, 0, true, false, true, 0, CASE_PLAIN },
+	/* more rows than most tiles of rows, and than a small index counts */
+	{ 4100, 16, 0, 0, 1, 2, 0, 0, true, false, true, 0, CASE_PLAIN },
+	{ 33000, 4, 0, 0, 1, 1, 0, 0, true, false, false, 0, CASE_PLAIN },
 	/* groups: a scale block may cover rows of several, and a group may end inside a block of columns */
 	{ 6, 5, 0, 0, 2, 3, 1, 1, true, false, true, 0, CASE_PLAIN },
 	{ 132, 40, 0, 0, 4, 5, 0, 2, true, true, true, 0, CASE_PLAIN },
@@ -130,7 +138,7 @@ static int case_linear_make(struct check_case *c, const struct case_spec *s, int
 
 	case_linear_extents(r, s->shape, &rows, &cols, &n_group);
 	if (rows < 1 || cols < 1 || n_group < 1 || !case_wanted(s, r->cols != 0, r->quick, r->values) ||
-	    (s->phase == DSV4_DECODE && r->n_tok > 8) || (r->f32_scale && s->wfmt != DSV4_W_FP8) ||
+	    (s->phase == DSV4_DECODE && r->n_tok > CASE_MAX_DECODE) || (r->f32_scale && s->wfmt != DSV4_W_FP8) ||
 	    (r->weights != CASE_LINEAR_PLAIN && s->numerics == DSV4_LOSSY))
 		return CASE_SKIP;
 	w = case_matrix(c, s->wfmt, r->f32_scale, rows, cols);

@@ -25,6 +25,7 @@ static const struct case_mhc_row {
 	{ 4, 1, 1, 3, DSV4_PREC_FP32, true, CASE_PLAIN },
 	{ 3, 2, 5, 20, DSV4_PREC_BF16, false, CASE_PLAIN },
 	{ 5, 6, 17, 20, DSV4_PREC_FP32, true, CASE_PLAIN },
+	{ 67, 4, 40, 20, DSV4_PREC_FP32, false, CASE_PLAIN },
 	{ 0, 4, 128, 20, DSV4_PREC_FP32, true, CASE_PLAIN },
 	{ 3, 4, 128, 20, DSV4_PREC_FP32, true, CASE_ZERO },
 	{ 3, 4, 128, 20, DSV4_PREC_BF16, false, CASE_SIGNED_ZERO },
@@ -42,7 +43,7 @@ static bool case_mhc_dims_of(const struct case_spec *s, const struct case_mhc_ro
 {
 	ret_d->hc = r->hc ? r->hc : s->shape->hc;
 	ret_d->dim = r->hc ? r->dim : s->shape->hidden;
-	ret_d->n_tok = s->phase == DSV4_DECODE && r->n_tok > 4 ? 4 : r->n_tok;
+	ret_d->n_tok = s->phase == DSV4_DECODE && r->n_tok > CASE_MAX_DECODE ? CASE_MAX_DECODE : r->n_tok;
 	return ret_d->hc > 0 && ret_d->dim > 0 && case_wanted(s, r->hc != 0, r->quick, r->values);
 }
 

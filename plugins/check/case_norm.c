@@ -26,6 +26,7 @@ static const struct case_norm_row {
 	{ 65, 0, 5, 3, true, true, true, CASE_PLAIN },
 	{ 33, 0, 9, 1, false, false, true, CASE_PLAIN },
 	{ 1001, 0, 3, 0, true, false, false, CASE_PLAIN },
+	{ 48, 0, 515, 0, true, false, false, CASE_PLAIN },
 	{ 96, 0, 0, 0, true, false, true, CASE_PLAIN },
 	{ 96, 0, 3, 0, true, false, true, CASE_ZERO },
 	{ 65, 0, 3, 0, true, false, false, CASE_SIGNED_ZERO },
@@ -35,10 +36,10 @@ static const struct case_norm_row {
 	{ 130, 0, 5, 0, true, false, true, CASE_HUGE },
 };
 
-/* Rows a norm sees per token: DECODE has few of them. */
+/* Rows that a norm sees: DECODE has no more than a batch. */
 static int case_norm_rows(const struct case_spec *s, int n)
 {
-	return s->phase == DSV4_DECODE && n > 4 ? 4 : n;
+	return s->phase == DSV4_DECODE && n > CASE_MAX_DECODE ? CASE_MAX_DECODE : n;
 }
 
 static int case_norm_dim(const struct check_shape *s, enum case_norm_dim of)
@@ -134,6 +135,7 @@ static const struct case_rope_row {
 	{ CASE_ROPE_ODD, 5, 3, 4, 2, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_PLAIN },
 	{ CASE_ROPE_ODD, 5, 1, 16, 16, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP8, false, false, CASE_PLAIN },
 	{ CASE_ROPE_ODD, 0, 4, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
+	{ CASE_ROPE_ODD, 131, 3, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, false, CASE_PLAIN },
 	{ CASE_ROPE_ODD, 3, 1, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_ZERO },
 	{ CASE_ROPE_ODD, 3, 1, 64, 32, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_ZERO },
 	{ CASE_ROPE_ODD, 3, 1, 64, 32, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_DENORMAL },
@@ -149,12 +151,15 @@ static void case_rope_dims(struct dsv4_rope *a, const struct check_shape *s, con
 {
 	bool index = r->of == CASE_ROPE_INDEX_Q || r->of == CASE_ROPE_INDEX_KEY, odd = r->of == CASE_ROPE_ODD;
 
-	a->n_head = odd ? r->n_head : r->of == CASE_ROPE_Q ? s->heads : r->of == CASE_ROPE_INDEX_Q ? s->index_heads : 1;
+	a->n_head = odd ? r->n_head : r->of == CASE_ROPE_Q ? s->heads : 1;
+	if (r->of == CASE_ROPE_INDEX_Q)
+		a->n_head = s->index_heads;
 	a->dim = odd ? r->dim : index ? s->index_dim : s->head_dim;
 	a->rot = odd ? r->rot : s->rope;
 }
 
-static int case_rope_args(struct check_case *c, const struct check_shape *s, const struct case_rope_row *r, int n_tok)
+static int case_rope_args(struct check_case *c, const struct check_shape *s, const struct case_rope_row *r,
+			  int n_tok)
 {
 	struct dsv4_rope *a = &c->args.rope;
 

@@ -2,8 +2,8 @@
  * check.c - the driver: every entry of a plugin in every phase and weight format, on every case of its op.
  * Threads: one caller; starts and joins its own. Locks: none.
  *
- * A case runs once in the plainest way, then in others (other batches, splits, threads, contents of scratch) that must
- * give the same bits, then on ref. Everything is looked at after every run; the gravest finding names the row. */
+ * A case runs once in the plainest way, then in others (other batches, splits, threads, contents of scratch) that
+ * must give the same bits, then on ref. Everything is looked at after every run; the gravest finding names the row. */
 #include "plugins/check/check.h"
 #include "engine/base/mem.h"
 #include "plugins/check/check_compare.h"
@@ -49,22 +49,9 @@ static const struct check_way check_ways[] = {
 };
 #define CHECK_QUICK_WAYS 4
 
-const char *check_op_name(enum dsv4_op op)
-{
-	static const char *const names[DSV4_N_OP] = {
-#define OP(op, family, args, text) [DSV4_OP_##op] = #op,
-#include "plugins/ops.def"
-#undef OP
-	};
-
-	return names[op];
-}
-
 const char *check_wfmt_name(enum dsv4_op op, enum dsv4_wfmt wfmt)
 {
-	static const char *const names[DSV4_N_WFMT] = { "f32", "bf16", "fp8", "fp4", "nvfp4" };
-
-	return case_ops[op] && case_ops[op]->weighted ? names[wfmt] : "-";
+	return case_ops[op] && case_ops[op]->weighted ? op_wfmt_name(wfmt) : "-";
 }
 
 const char *check_class_name(enum check_class c)
@@ -174,14 +161,15 @@ static int check_one(struct check_work *w, int s, int i)
 	case_init(&c, check_seed(w, s, i), w->o->fence ? (enum guard_place)(i % 3) : GUARD_BYTES);
 	rc = case_ops[w->row.op]->make(&c, &spec, i);
 	memcpy(what, c.name, sizeof what);
-	case_name(&c, "%s %s, %.100s", check_op_name(w->row.op), spec.shape->name, what);
+	case_name(&c, "%s %s, %.100s", op_name(w->row.op), spec.shape->name, what);
 	if (!rc)
 		rc = check_case(w, &c);
 	case_fini(&c);
 	return rc == CASE_SKIP ? 0 : rc;
 }
 
-static int check_row(struct check_work *w, const struct dsv4_op_entry *e, enum dsv4_phase phase, enum dsv4_wfmt wfmt)
+static int check_row(struct check_work *w, const struct dsv4_op_entry *e, enum dsv4_phase phase,
+		     enum dsv4_wfmt wfmt)
 {
 	int rc = 0;
 
@@ -191,8 +179,8 @@ static int check_row(struct check_work *w, const struct dsv4_op_entry *e, enum d
 	w->ref.fn = ref_plugin.op[e->op].fn;
 	w->limit = check_limit_of(e);
 	w->found = (struct check_finding){ 0 };
-	w->row = (struct check_row){ .op = e->op, .phase = phase, .wfmt = wfmt, .entry = e, .class = w->limit.class,
-				     .limit = w->limit.limit };
+	w->row = (struct check_row){ .op = e->op, .phase = phase, .wfmt = wfmt, .entry = e,
+				     .class = w->limit.class, .limit = w->limit.limit };
 	for (int s = 0; s < w->n_shape; s++)
 		for (int i = 0; i < case_ops[e->op]->n && !rc; i++)
 			rc = check_one(w, s, i);
@@ -229,7 +217,8 @@ static int check_entry(struct check_work *w, const struct dsv4_op_entry *e, int 
 int check_plugin(const struct dsv4_plugin *p, const struct dsv4_host *base, const struct check_options *o)
 {
 	const struct check_shape both[] = { check_shape_tiny, check_shape_flash };
-	struct check_work w = { .o = o, .shape = o->shape ? o->shape : both, .n_shape = o->shape ? o->n_shape : 2 };
+	struct check_work w = { .o = o, .shape = o->shape ? o->shape : both,
+				.n_shape = o->shape ? o->n_shape : 2 };
 	int n_failed = 0, rc = check_team_new(CHECK_TEAM, &w.team);
 
 	if (rc)

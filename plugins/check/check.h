@@ -5,6 +5,7 @@
 #define CHECK_CHECK_H
 
 #include "plugins/check/op_diff.h"
+#include "plugins/check/op_name.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -96,7 +97,6 @@ int check_roof_measure(int n_threads, struct check_roof *ret_r);
 /* Returns the number of slots whose op failed, -ENOMEM, -EAGAIN, or -ECANCELED. */
 int check_bench(const struct dsv4_plugin *p, const struct dsv4_host *base, const struct check_bench_options *o);
 
-const char *check_op_name(enum dsv4_op op);
 const char *check_wfmt_name(enum dsv4_op op, enum dsv4_wfmt wfmt); /* "-" for an op without a weight */
 const char *check_class_name(enum check_class c);
 const char *check_verdict_name(enum check_verdict v);

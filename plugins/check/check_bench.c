@@ -102,11 +102,13 @@ static int check_bench_case(struct check_bench_work *w, const struct dsv4_op_ent
 }
 
 /* 0, 1 when the op failed, or a negative code. */
-static int check_bench_slot(struct check_bench_work *w, const struct dsv4_op_entry *e, const struct check_shape *shape,
-			    int phase, int wfmt)
+static int check_bench_slot(struct check_bench_work *w, const struct dsv4_op_entry *e,
+			    const struct check_shape *shape, int phase, int wfmt)
 {
-	const struct case_spec spec = { .shape = shape, .phase = (enum dsv4_phase)phase, .wfmt = (enum dsv4_wfmt)wfmt,
-					.numerics = (enum dsv4_numerics)e->numerics, .n_tok = check_bench_tokens[phase] };
+	const struct case_spec spec = { .shape = shape, .phase = (enum dsv4_phase)phase,
+					.wfmt = (enum dsv4_wfmt)wfmt,
+					.numerics = (enum dsv4_numerics)e->numerics,
+					.n_tok = check_bench_tokens[phase] };
 	struct check_speed s = { .op = e->op, .phase = spec.phase, .wfmt = spec.wfmt, .shape = shape->name,
 				 .n_tok = spec.n_tok };
 	struct check_case c;
@@ -124,7 +126,8 @@ static int check_bench_slot(struct check_bench_work *w, const struct dsv4_op_ent
 	return rc;
 }
 
-static int check_bench_entry(struct check_bench_work *w, const struct dsv4_op_entry *e, const struct check_shape *shape)
+static int check_bench_entry(struct check_bench_work *w, const struct dsv4_op_entry *e,
+			     const struct check_shape *shape)
 {
 	int n_failed = 0;
 

@@ -97,7 +97,8 @@ void check_compare_same(const struct check_case *c, const char *name, const stru
 /* figure / limit decides which case a row shows; with limit 0 the figure alone. */
 static void check_compare_far(struct check_row *row, double figure, double limit)
 {
-	double now = limit > 0 ? figure / limit : figure, was = row->limit > 0 ? row->figure / row->limit : row->figure;
+	double now = limit > 0 ? figure / limit : figure;
+	double was = row->limit > 0 ? row->figure / row->limit : row->figure;
 
 	if (now > was) {
 		row->figure = figure;
@@ -150,8 +151,8 @@ static struct check_sums check_compare_sums(const struct op_out *want, const str
 	return s;
 }
 
-/* What a limit on nmse becomes where values may fall on the other side of a rounding edge: each moves `spread` of the n
- * outputs by a step of a value that may be twice the usual. */
+/* What a limit on nmse becomes where values may fall on the other side of a rounding edge: each moves `spread` of
+ * the n outputs by a step of a value that may be twice the usual. */
 static double check_compare_allow(const struct check_case *c, double limit, int64_t n)
 {
 	double step = (double)c->step, of = (double)n / (double)(c->spread ? c->spread : 1);

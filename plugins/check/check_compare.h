@@ -12,6 +12,7 @@ struct check_limit {
 	double limit;
 	double tie;         /* of a SET */
 };
+/* From check_limits.def, by the entry's op and numerics. */
 struct check_limit check_limit_of(const struct dsv4_op_entry *e);
 
 /* Same bits in all that is defined (NaN is NaN, whatever its payload)? Else NOT_IDENTICAL, found under name. */

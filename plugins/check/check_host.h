@@ -43,6 +43,7 @@ struct check_host {
 	_Atomic(const char *) broke; /* as above, for calls that get no exec */
 };
 
+/* base's state, with threads, scratch and memory that the check watches. */
 void check_host_init(struct check_host *h, const struct dsv4_host *base);
 /* Are the guards of all scratch memory whole? */
 bool check_host_scratch_intact(const struct dsv4_exec *x);

@@ -123,6 +123,14 @@ ptrdiff_t guard_changed(const struct guard *g)
 	return (ptrdiff_t)i;
 }
 
+void guard_lock(const struct guard *g)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (g->map)
+		must_zero(mprotect(g->map + page, g->map_size - 2 * page, PROT_READ));
+}
+
 void guard_restore(const struct guard *g)
 {
 	guard_fill(g);

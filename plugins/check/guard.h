@@ -36,5 +36,8 @@ int guard_keep(struct guard *g);
 ptrdiff_t guard_changed(const struct guard *g);
 /* Makes guard bytes and contents what they were when they were kept. */
 void guard_restore(const struct guard *g);
+/* From now on whoever writes to it dies, also who puts back what was there: a checkpoint's pages are mapped that way.
+ * Of GUARD_BYTES nothing. */
+void guard_lock(const struct guard *g);
 
 #endif

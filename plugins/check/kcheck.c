@@ -73,7 +73,7 @@ static void kcheck_died(int signal)
 {
 	kcheck_put("kcheck: ");
 	kcheck_put(kcheck_where.plugin);
-	kcheck_put(signal == SIGSEGV || signal == SIGBUS ? ": touched memory that is not there, in " :
+	kcheck_put(signal == SIGSEGV || signal == SIGBUS ? ": touched memory that is not there, or wrote what is only to be read, in " :
 							   ": died of a signal, in ");
 	kcheck_put(kcheck_where.doing);
 	kcheck_put("\n");
@@ -214,8 +214,8 @@ static bool kcheck_option(struct kcheck_args *a, int opt, const char *value)
 		a->seed = (uint64_t)clock_ns() % 1000000007 + 1;
 		return true;
 	case KCHECK_OPT_shape:
-		a->shape = !strcmp(value, "tiny") ? &check_shape_tiny : !strcmp(value, "flash") ? &check_shape_flash : NULL;
-		return a->shape;
+		a->shape = strcmp(value, "tiny") ? &check_shape_flash : &check_shape_tiny;
+		return !strcmp(value, a->shape->name);
 	case KCHECK_OPT_threads:
 		a->threads = kcheck_number(value, &n) && n <= 1024 ? (int)n : 0;
 		return a->threads > 0;

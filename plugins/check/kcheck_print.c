@@ -6,16 +6,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-static const char *kcheck_phase(enum dsv4_phase phase)
-{
-	return phase == DSV4_PREFILL ? "prefill" : "decode";
-}
-
-static const char *kcheck_numerics(const struct dsv4_op_entry *e)
-{
-	return e->numerics == DSV4_EXACT ? "exact" : e->numerics == DSV4_ORDER ? "order" : "lossy";
-}
-
 /* ---- JSON ---- */
 
 static void kcheck_json_text(FILE *f, const char *key, const char *s)
@@ -52,9 +42,9 @@ static void kcheck_json_slot(const struct kcheck_print *out, const char *op, con
 
 static void kcheck_json_row(const struct kcheck_print *out, const struct check_row *r)
 {
-	kcheck_json_slot(out, check_op_name(r->op), kcheck_phase(r->phase), check_wfmt_name(r->op, r->wfmt));
+	kcheck_json_slot(out, op_name(r->op), op_phase_name(r->phase), check_wfmt_name(r->op, r->wfmt));
 	fputc(',', out->f);
-	kcheck_json_text(out->f, "numerics", kcheck_numerics(r->entry));
+	kcheck_json_text(out->f, "numerics", op_numerics_name((enum dsv4_numerics)r->entry->numerics));
 	fputc(',', out->f);
 	kcheck_json_text(out->f, "class", check_class_name(r->class));
 	fputc(',', out->f);
@@ -74,8 +64,8 @@ void kcheck_print_head(const struct kcheck_print *out, uint64_t seed)
 	if (out->json)
 		return;
 	fprintf(out->f, "%s %s, seed %" PRIu64 "\n", out->plugin->name, out->plugin->version, seed);
-	fprintf(out->f, "  %-12s %-8s %-6s %-9s %-6s %5s  %-9s %-9s %s\n", "op", "phase", "weight", "numerics", "class",
-		"cases", "figure", "limit", "verdict");
+	fprintf(out->f, "  %-12s %-8s %-6s %-9s %-6s %5s  %-9s %-9s %s\n", "op", "phase", "weight", "numerics",
+		"class", "cases", "figure", "limit", "verdict");
 }
 
 void kcheck_print_row(void *arg, const struct check_row *r)
@@ -88,8 +78,9 @@ void kcheck_print_row(void *arg, const struct check_row *r)
 		kcheck_json_row(out, r);
 		return;
 	}
-	fprintf(out->f, "  %-12s %-8s %-6s %-9s %-6s %5d  %-9.3g %-9.3g %s\n", check_op_name(r->op),
-		kcheck_phase(r->phase), check_wfmt_name(r->op, r->wfmt), kcheck_numerics(r->entry),
+	fprintf(out->f, "  %-12s %-8s %-6s %-9s %-6s %5d  %-9.3g %-9.3g %s\n", op_name(r->op),
+		op_phase_name(r->phase), check_wfmt_name(r->op, r->wfmt),
+		op_numerics_name((enum dsv4_numerics)r->entry->numerics),
 		check_class_name(r->class), r->n_case, r->figure, r->limit, check_verdict_name(r->verdict));
 	if (r->detail[0])
 		fprintf(out->f, "      %s\n", r->detail);
@@ -110,8 +101,8 @@ void kcheck_print_bench_head(const struct kcheck_print *out)
 		return;
 	fprintf(out->f, "%s %s, %d threads; roofs: %.1f GB/s read, %.1f GFLOP/s multiply-add\n", out->plugin->name,
 		out->plugin->version, out->roof.n_threads, out->roof.bytes_s / 1e9, out->roof.flops_s / 1e9);
-	fprintf(out->f, "  %-12s %-8s %-6s %-6s %5s %12s %8s %8s %10s %s\n", "op", "phase", "weight", "shape", "tok", "ns",
-		"ref/this", "GB/s", "GFLOP/s", "of roof");
+	fprintf(out->f, "  %-12s %-8s %-6s %-6s %5s %12s %8s %8s %10s %s\n", "op", "phase", "weight", "shape", "tok",
+		"ns", "ref/this", "GB/s", "GFLOP/s", "of roof");
 }
 
 void kcheck_print_speed(void *arg, const struct check_speed *s)
@@ -121,13 +112,13 @@ void kcheck_print_speed(void *arg, const struct check_speed *s)
 	double share = fmax(read / out->roof.bytes_s, flop / out->roof.flops_s);
 
 	if (!out->json) {
-		fprintf(out->f, "  %-12s %-8s %-6s %-6s %5d %12.0f %8.2f %8.2f %10.2f %5.1f%%\n", check_op_name(s->op),
-			kcheck_phase(s->phase), check_wfmt_name(s->op, s->wfmt), s->shape, s->n_tok, s->ns,
+		fprintf(out->f, "  %-12s %-8s %-6s %-6s %5d %12.0f %8.2f %8.2f %10.2f %5.1f%%\n", op_name(s->op),
+			op_phase_name(s->phase), check_wfmt_name(s->op, s->wfmt), s->shape, s->n_tok, s->ns,
 			s->ref_ns / s->ns, read / 1e9, flop / 1e9, 100 * share);
 		fflush(out->f);
 		return;
 	}
-	kcheck_json_slot(out, check_op_name(s->op), kcheck_phase(s->phase), check_wfmt_name(s->op, s->wfmt));
+	kcheck_json_slot(out, op_name(s->op), op_phase_name(s->phase), check_wfmt_name(s->op, s->wfmt));
 	fputc(',', out->f);
 	kcheck_json_text(out->f, "shape", s->shape);
 	fprintf(out->f, ",\"tokens\":%d", s->n_tok);

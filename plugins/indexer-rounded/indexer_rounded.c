@@ -50,25 +50,26 @@ static indexer_rounded_v4 indexer_rounded_load(const float *p)
 static void indexer_rounded_block(const float *q, const float *key, int64_t dim, int64_t n, float *sum)
 {
 	indexer_rounded_v4 lo[INDEXER_ROUNDED_SIDE] = { 0 }, hi[INDEXER_ROUNDED_SIDE] = { 0 };
+	float qt[8] = { 0 }, kt[INDEXER_ROUNDED_SIDE][8] = { 0 };
 	int64_t k = 0;
 
 	for (; k + 8 <= n; k += 8) {
 		indexer_rounded_v4 q0 = indexer_rounded_load(q + k), q1 = indexer_rounded_load(q + k + 4);
 
+#pragma GCC unroll 4
 		for (int i = 0; i < INDEXER_ROUNDED_SIDE; i++) {
 			lo[i] += q0 * indexer_rounded_load(key + i * dim + k);
 			hi[i] += q1 * indexer_rounded_load(key + i * dim + k + 4);
 		}
 	}
+	if (k < n) /* zeroes behind the last term change no sum */
+		memcpy(qt, q + k, (size_t)(n - k) * sizeof *q);
+	for (int i = 0; i < INDEXER_ROUNDED_SIDE && k < n; i++)
+		memcpy(kt[i], key + i * dim + k, (size_t)(n - k) * sizeof *key);
+#pragma GCC unroll 4
 	for (int i = 0; i < INDEXER_ROUNDED_SIDE; i++) {
-		for (int64_t l = 0; k + l < n; l++) {
-			float p = q[k + l] * key[i * dim + k + l];
-
-			if (l < 4)
-				lo[i][l] += p;
-			else
-				hi[i][l - 4] += p;
-		}
+		lo[i] += indexer_rounded_load(qt) * indexer_rounded_load(kt[i]);
+		hi[i] += indexer_rounded_load(qt + 4) * indexer_rounded_load(kt[i] + 4);
 		lo[i] += hi[i];
 		sum[i] += (lo[i][0] + lo[i][2]) + (lo[i][1] + lo[i][3]);
 	}

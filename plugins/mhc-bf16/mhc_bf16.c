@@ -6,7 +6,9 @@
  * comb and the results; sums, sigmoid and Sinkhorn stay fp32, in ref's orders. So its bits are those of ref
  * at mhc_precision=bf16, and its distance from ref at fp32 is that of the rounding alone.
  * Measured against ref at fp32 on the tiny model's own activations, call by call: relative error 2.6e-3 (hc_pre,
- * hc_head; worst single token 7.6e-3) and 2.1e-3 (hc_post), cosine above 0.99998. */
+ * hc_head; worst single token 7.6e-3) and 2.1e-3 (hc_post), cosine above 0.99998.
+ * It shows what bf16 mixing does to answers, not what it saves: on a CPU the rounding is extra work, and kcheck
+ * --bench has it at 0.4 to 1.0 of ref's speed. */
 #include "plugins/dsv4_plugin.h"
 
 #include <errno.h>
@@ -21,24 +23,53 @@ static int64_t mhc_bf16_min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-static void mhc_bf16_round(const float *restrict x, int64_t n, float *restrict out)
+/* ---- four values at a time; n of them count, the others are zero ---- */
+
+typedef float mhc_bf16_v4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint32_t mhc_bf16_u4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+static inline mhc_bf16_v4 mhc_bf16_load(const float *p, int64_t n)
 {
-	for (int64_t i = 0; i < n; i++)
-		out[i] = dsv4_round_bf16(x[i]);
+	mhc_bf16_v4 v = { 0 };
+
+	if (n >= 4)
+		return *(const mhc_bf16_v4 *)p;
+	memcpy(&v, p, (size_t)n * sizeof *p);
+	return v;
 }
 
-/* Eight lanes of every eighth term, then a tree: the order of ref's blocks. */
+static inline void mhc_bf16_store(float *p, int64_t n, mhc_bf16_v4 v)
+{
+	memcpy(p, &v, n >= 4 ? sizeof v : (size_t)n * sizeof *p);
+}
+
+/* dsv4_round_bf16() of each: to nearest even, NaN stays NaN. */
+static inline mhc_bf16_v4 mhc_bf16_round4(mhc_bf16_v4 f)
+{
+	mhc_bf16_u4 b = (mhc_bf16_u4)f, up = b + 0x7fff + (b >> 16 & 1);
+	mhc_bf16_u4 nan = (mhc_bf16_u4)((b & 0x7fffffff) > 0x7f800000);
+
+	return (mhc_bf16_v4)(((up & ~nan) | ((b | 0x400000) & nan)) & 0xffff0000);
+}
+
+/* Rounds n values; zeroes follow up to a multiple of eight. */
+static void mhc_bf16_round(const float *x, int64_t n, float *out)
+{
+	for (int64_t i = 0; i < (n + 7) / 8 * 8; i += 4)
+		mhc_bf16_store(out + i, 4, mhc_bf16_round4(mhc_bf16_load(x + i, n - i > 0 ? n - i : 0)));
+}
+
+/* Eight lanes of every eighth term, then a tree: the order of ref's blocks. Zeroes at the end change no sum. */
 static float mhc_bf16_dot(const float *a, const float *b, int64_t n)
 {
-	float s[8] = { 0 };
-	int64_t k = 0;
+	mhc_bf16_v4 lo = { 0 }, hi = { 0 };
 
-	for (; k + 8 <= n; k += 8)
-		for (int l = 0; l < 8; l++)
-			s[l] += a[k + l] * b[k + l];
-	for (int l = 0; k + l < n; l++)
-		s[l] += a[k + l] * b[k + l];
-	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+	for (int64_t k = 0; k < n; k += 8) {
+		lo += mhc_bf16_load(a + k, 4) * mhc_bf16_load(b + k, 4);
+		hi += mhc_bf16_load(a + k + 4, 4) * mhc_bf16_load(b + k + 4, 4);
+	}
+	lo += hi;
+	return (lo[0] + lo[2]) + (lo[1] + lo[3]);
 }
 
 static float mhc_bf16_sigmoid(float x)
@@ -83,14 +114,15 @@ static void mhc_bf16_mixes(const struct mhc_bf16_site *s, const float *x, int64_
 }
 
 /* y = sum_j pre[j] * streams[j] */
-static void mhc_bf16_read(int hc, int64_t dim, const float *pre, const float *streams, float *restrict y)
+static void mhc_bf16_read(int hc, int64_t dim, const float *pre, const float *streams, float *y)
 {
-	memset(y, 0, (size_t)dim * sizeof *y);
-	for (int j = 0; j < hc; j++)
-		for (int64_t d = 0; d < dim; d++)
-			y[d] += pre[j] * dsv4_round_bf16(streams[j * dim + d]);
-	for (int64_t d = 0; d < dim; d++)
-		y[d] = dsv4_round_bf16(y[d]);
+	for (int64_t d = 0; d < dim; d += 4) {
+		mhc_bf16_v4 sum = { 0 };
+
+		for (int j = 0; j < hc; j++)
+			sum += pre[j] * mhc_bf16_round4(mhc_bf16_load(streams + j * dim + d, dim - d));
+		mhc_bf16_store(y + d, dim - d, mhc_bf16_round4(sum));
+	}
 }
 
 /* Divides each line of c by (its sum + eps): elements `step` apart, lines `line` apart. */
@@ -190,35 +222,30 @@ static int mhc_bf16_hc_pre(struct dsv4_exec *x, const struct dsv4_host *host, co
 
 /* ---- hc_post ---- */
 
-/* Channels [d, d + n) of one token, n <= MHC_BF16_BLOCK; x and y stand at channel d. */
-static void mhc_bf16_post_block(const struct dsv4_hc_post *a, const float *post, const float *comb, int64_t n,
-				const float *y, float *x)
+/* Four channels of token t, or the last n. */
+static void mhc_bf16_post4(const struct dsv4_hc_post *a, int64_t t, int64_t d)
 {
-	float old[MHC_BF16_MAX][MHC_BF16_BLOCK], ry[MHC_BF16_BLOCK], sum[MHC_BF16_BLOCK];
+	const float *post = a->post + t * a->hc, *comb = a->comb + t * a->hc * a->hc;
+	float *x = a->streams + t * a->hc * a->dim + d;
+	mhc_bf16_v4 old[MHC_BF16_MAX], sum, y = mhc_bf16_round4(mhc_bf16_load(a->y + t * a->dim + d, a->dim - d));
 
-	mhc_bf16_round(y, n, ry);
 	for (int j = 0; j < a->hc; j++)
-		mhc_bf16_round(x + j * (int64_t)a->dim, n, old[j]);
+		old[j] = mhc_bf16_round4(mhc_bf16_load(x + j * (int64_t)a->dim, a->dim - d));
 	for (int k = 0; k < a->hc; k++) {
-		for (int64_t d = 0; d < n; d++)
-			sum[d] = post[k] * ry[d];
+		sum = post[k] * y;
 		for (int j = 0; j < a->hc; j++)
-			for (int64_t d = 0; d < n; d++)
-				sum[d] += comb[j * a->hc + k] * old[j][d];
-		mhc_bf16_round(sum, n, x + k * (int64_t)a->dim);
+			sum += comb[j * a->hc + k] * old[j];
+		mhc_bf16_store(x + k * (int64_t)a->dim, a->dim - d, mhc_bf16_round4(sum));
 	}
 }
 
 static void mhc_bf16_post_slice(void *arg, int64_t begin, int64_t end)
 {
 	const struct dsv4_hc_post *a = arg;
-	int64_t hc = a->hc, dim = a->dim;
 
 	for (int64_t t = begin; t < end; t++)
-		for (int64_t d = 0; d < dim; d += MHC_BF16_BLOCK)
-			mhc_bf16_post_block(a, a->post + t * hc, a->comb + t * hc * hc,
-					    mhc_bf16_min(MHC_BF16_BLOCK, dim - d), a->y + t * dim + d,
-					    a->streams + t * hc * dim + d);
+		for (int64_t d = 0; d < a->dim; d += 4)
+			mhc_bf16_post4(a, t, d);
 }
 
 static int mhc_bf16_hc_post(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_hc_post *a)

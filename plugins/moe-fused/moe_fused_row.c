@@ -129,26 +129,23 @@ static float moe_fused_scale(const struct dsv4_weight *w, int64_t r, int64_t k)
  * then ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). */
 static void moe_fused_dot(const float *x, const float (*v)[MOE_FUSED_BLOCK], int64_t n, float *out)
 {
-	moe_fused_v4 lo[MOE_FUSED_SIDE] = { 0 }, hi[MOE_FUSED_SIDE] = { 0 };
-	int64_t k = 0;
+	moe_fused_v4 lo[MOE_FUSED_SIDE] = { 0 }, hi[MOE_FUSED_SIDE] = { 0 }, x0, x1;
+	float tail[8] = { 0 };
 
-	for (; k + 8 <= n; k += 8) {
-		moe_fused_v4 x0 = moe_fused_load(x + k), x1 = moe_fused_load(x + k + 4);
+	for (int64_t k = 0; k < n; k += 8) {
+		/* behind the last term both have zeroes, which change no sum */
+		const float *at = k + 8 > n ? memcpy(tail, x + k, (size_t)(n - k) * sizeof *x) : x + k;
 
+		x0 = moe_fused_load(at);
+		x1 = moe_fused_load(at + 4);
+#pragma GCC unroll 4
 		for (int i = 0; i < MOE_FUSED_SIDE; i++) {
 			lo[i] += x0 * moe_fused_load(v[i] + k);
 			hi[i] += x1 * moe_fused_load(v[i] + k + 4);
 		}
 	}
+#pragma GCC unroll 4
 	for (int i = 0; i < MOE_FUSED_SIDE; i++) {
-		for (int64_t l = 0; k + l < n; l++) {
-			float p = x[k + l] * v[i][k + l];
-
-			if (l < 4)
-				lo[i][l] += p;
-			else
-				hi[i][l - 4] += p;
-		}
 		lo[i] += hi[i];
 		out[i] = (lo[i][0] + lo[i][2]) + (lo[i][1] + lo[i][3]);
 	}
@@ -166,6 +163,7 @@ void moe_fused_rows(const struct dsv4_weight *w, int64_t r, int n_row, const str
 
 		for (int l = 0; l < n_row; l++) {
 			moe_fused_decode(w, r + l, k, m, v[l]);
+			memset(v[l] + m, 0, (size_t)(MOE_FUSED_BLOCK - m) * sizeof **v);
 			ws[l] = moe_fused_scale(w, r + l, k);
 		}
 		for (int i = 0; i < n; i++) {

@@ -4,16 +4,11 @@ import json
 import re
 
 from daemon import Daemon
+from scenario import ok
 
 # goes on and on, with an event for each token
 ASK = {"messages": [{"role": "user", "content": "Tell me a long story."}], "max_tokens": 8000, "temperature": 0,
        "ignore_eos": True, "logprobs": True}
-
-
-def ok(d, *words):
-    code, out, err = d.ctl("--json", *words)
-    assert code == 0, (words, code, err)
-    return json.loads(out)
 
 
 def sets(d, request):

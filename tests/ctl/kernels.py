@@ -1,35 +1,17 @@
 # SPDX-License-Identifier: MIT
 """Plugins and kernel sets by dsv4ctl: loaded, used, shown, rolled back, refused; intent and temperature; parameters that
 choose kernels; the last good set after a crash."""
-import json
 import os
 import shutil
 import signal
-import time
 
 from client import BUILD
 from control import Control
 from daemon import Daemon
+from plugins import until
+from scenario import ok, refused
 
 ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 8, "temperature": 0}
-
-
-def ok(d, *words):
-    code, out, err = d.ctl("--json", *words)
-    assert code == 0, (words, code, err)
-    return json.loads(out)
-
-
-def refused(d, expected, text, *words):
-    code, out, err = d.ctl(*words)
-    assert code == expected and text in err and not out, (words, code, out, err)
-
-
-def wait_for(what, condition, seconds=60):
-    """Asks again and again until the condition's value is true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
 
 
 def ask(d):
@@ -76,8 +58,8 @@ def leaving(d):
     shutil.copy(os.path.join(BUILD, "tests", "plugins", "hang-open.so"), d.plugins)
     with Control(d.control) as c:
         c.send({"method": "io.dsv4.Plugins.Load", "parameters": {"file": "hang-open"}})
-        wait_for("its trial", lambda: (plugin(d, "hang-open.so") or {}).get("temperature") == "init")
-    wait_for("it is gone", lambda: plugin(d, "hang-open.so") is None)
+        until(lambda: (plugin(d, "hang-open.so") or {}).get("temperature") == "init", "its trial")
+    until(lambda: plugin(d, "hang-open.so") is None, "it is gone")
     assert ok(d, "plugin", "inspect", "hang-open")["accepted"]  # on the same thread
     refused(d, 1, "'hang-open'", "plugin", "state", "hang-open", "warm")
 
@@ -107,6 +89,15 @@ def using(d):
     assert ok(d, "kernels", "show", "previous")["name"] == "mhc=mhc-bf16,indexer=indexer-fp8"
     assert ok(d, "kernels", "use", "mhc.prefill=ref")["name"] == "mhc.decode=mhc-bf16,indexer=indexer-bf16"
     assert len([line for line in d.log().splitlines() if "kernels_activated" in line]) == 6
+
+
+def niceness(d):
+    """Slow jobs give way to what serves: one thread, and none that it started before."""
+    tasks, found = f"/proc/{d.process.pid}/task", []
+    for t in os.listdir(tasks):
+        with open(os.path.join(tasks, t, "stat"), encoding="utf-8") as f:
+            found.append(int(f.read().rpartition(")")[2].split()[16]))
+    assert sorted(found)[-2:] == [0, 10] and len(found) > 3, found
 
 
 def refusals(d):
@@ -143,18 +134,23 @@ def temperatures(d):
     assert ask(d) == "mhc=mhc-bf16"
     assert ok(d, "kernels", "use", "all=ref")["previous"] == ""  # nor is it kept for a rollback
     refused(d, 1, "intent-cold", "kernels", "use", "mhc=mhc-bf16")
-    wait_for("cold", lambda: plugin(d, "mhc-bf16")["temperature"] == "cold")
+    until(lambda: plugin(d, "mhc-bf16")["temperature"] == "cold", "cold")
     assert ok(d, "plugin", "state", "mhc-bf16", "warm")["plugin"]["temperature"] == "warm"
     # unused and of intent auto: cold after the cooldown; of intent warm it stays
     ok(d, "param", "set", "cooldown=0")
-    wait_for("cooled", lambda: plugin(d, "indexer-fp8")["temperature"] == "cold")
-    wait_for("cooled", lambda: plugin(d, "indexer-bf16")["temperature"] == "cold")
+    until(lambda: plugin(d, "indexer-fp8")["temperature"] == "cold", "cooled")
+    until(lambda: plugin(d, "indexer-bf16")["temperature"] == "cold", "cooled")
     assert plugin(d, "mhc-bf16")["temperature"] == "warm"
     ok(d, "param", "set", "cooldown=30")
     # several at once are warmed before the one swap
     both = ok(d, "kernels", "use", "indexer.prefill=indexer-fp8", "indexer.decode=indexer-bf16")
     assert both["name"] == "indexer.prefill=indexer-fp8,indexer.decode=indexer-bf16", both
     ok(d, "kernels", "use", "all=ref")
+
+
+def computes(d, op, *which):
+    """The generations of the plugins that compute an op in a set: two of one name are told apart."""
+    return {s["plugin_generation"] for s in ok(d, "kernels", "show", *which)["slots"] if s["op"] == op}
 
 
 def replacing(d):
@@ -166,10 +162,12 @@ def replacing(d):
     rows = {p["generation"]: p for p in ok(d, "plugin", "list")["plugins"] if p["name"] == "mhc-bf16"}
     assert rows[first["generation"]]["superseded"] and rows[first["generation"]]["temperature"] == "busy", rows
     assert rows[new["generation"]]["temperature"] == "warm", rows
+    assert computes(d, "hc_pre") == {first["generation"]} and computes(d, "attn") == {0}
     assert ok(d, "kernels", "use", "mhc=mhc-bf16")["changed"]
+    assert computes(d, "hc_pre") == {new["generation"]} and computes(d, "hc_pre", "previous") == {first["generation"]}
     ok(d, "kernels", "use", "all=ref")  # now the older is in no set but what was swept
-    wait_for("the older one gone", lambda: len([p for p in ok(d, "plugin", "list")["plugins"]
-                                                if p["name"] == "mhc-bf16"]) == 1)
+    until(lambda: len([p for p in ok(d, "plugin", "list")["plugins"] if p["name"] == "mhc-bf16"]) == 1,
+          "the older one gone")
     copies = os.listdir(os.path.join(d.dir, "state", "plugins"))
     assert len([c for c in copies if c.startswith("mhc-bf16.")]) <= 1, copies
     ok(d, "plugin", "state", "mhc-bf16", "cold")
@@ -214,7 +212,7 @@ def last_good(d):
     ok(d, "param", "set", "good_steps=2")
     ok(d, "kernels", "use", "mhc=mhc-bf16")
     ask(d)
-    wait_for("last good", lambda: ok(d, "kernels", "list")["last_good"] == "mhc=mhc-bf16")
+    until(lambda: ok(d, "kernels", "list")["last_good"] == "mhc=mhc-bf16", "last good")
     assert ok(d, "kernels", "show", "last-good")["name"] == "mhc=mhc-bf16"
     ok(d, "param", "set", "good_steps=1000000")
     ok(d, "kernels", "use", "all=ref", "indexer=indexer-bf16")
@@ -273,7 +271,19 @@ def configured(d):
     assert ok(d, "status")["started_from"] == "configuration"
 
 
+def state_directories(d):
+    """One daemon to a state directory; none at all, and requests are served all the same."""
+    other = Daemon("--state", os.path.join(d.dir, "state"))
+    ends(other, 75, "another dsv4d runs on it")
+    shutil.rmtree(other.dir)
+    assert ok(d, "plugin", "load", "mhc-bf16")["plugin"]["temperature"] == "warm"
+    with Daemon("--state", "/proc/nothing") as other:
+        assert ask(other) == "ref" and "state_unusable" in other.log()
+        refused(other, 5, "no usable state directory", "plugin", "load", "mhc-bf16")
+
+
 with Daemon(plugins=["mhc-bf16", "indexer-bf16", "indexer-fp8"]) as d:
-    for part in (inspecting, leaving, using, refusals, temperatures, replacing, choosing, last_good, configured):
+    for part in (inspecting, leaving, using, niceness, refusals, temperatures, replacing, choosing, last_good, configured,
+                 state_directories):
         part(d)
 print("ok")

@@ -3,6 +3,7 @@
 import json
 
 from daemon import Daemon
+from scenario import ok, refused, said
 
 ASK = {"messages": [{"role": "user", "content": "Remember this: my project name is mercury."},
                     {"role": "assistant", "content": "Noted. The project name is mercury."},
@@ -10,63 +11,48 @@ ASK = {"messages": [{"role": "user", "content": "Remember this: my project name 
        "thinking": {"type": "disabled"}, "temperature": 0}
 
 
-def ok(d, *words):
-    code, out, err = d.ctl(*words)
-    assert code == 0, (words, code, err)
-    return out
-
-
-def js(d, *words):
-    return json.loads(ok(d, "--json", *words))
-
-
-def refused(d, expected, text, *words):
-    code, out, err = d.ctl(*words)
-    assert code == expected and text in err and not out, (words, code, out, err)
-
-
 def ask(d):
     """The numerics that a new request reports, its epoch and its answer."""
     status, headers, body = d.http("POST", "/v1/chat/completions", ASK)
     assert status == 200, body
-    shown = js(d, "request", "show", body["id"])
+    shown = ok(d, "request", "show", body["id"])
     return shown["numerics"], shown["epoch"], body["choices"][0]["message"]["content"]
 
 
 def parameters(d):
     before, epoch, answer = ask(d)
     assert "mercury" in answer, answer
-    assert before == {p["name"]: p["value"] for p in js(d, "param", "list")["parameters"] if p["name"] in before}
+    assert before == {p["name"]: p["value"] for p in ok(d, "param", "list")["parameters"] if p["name"] in before}
     for name, value in [("index_topk", "16"), ("mhc_precision", "bf16"), ("index_key", "bf16"), ("kv_format", "bf16"),
                         ("act_quant", "none"), ("attn_scores", "bf16"), ("routed_scaling", "output")]:
-        reply = js(d, "param", "set", f"{name}={value}")
+        reply = ok(d, "param", "set", f"{name}={value}")
         assert reply["parameters"][0]["value"] == value and reply["epoch"] > epoch, reply
         now, now_epoch, _ = ask(d)
         assert now == {**before, name: value} and now_epoch == reply["epoch"], (name, now)
-        ok(d, "param", "set", f"{name}={before[name]}")
+        said(d, "param", "set", f"{name}={before[name]}")
         epoch = ask(d)[1]
     # all or none
     refused(d, 1, "bf17", "param", "set", "index_topk=8", "mhc_precision=bf17")
     assert ask(d)[:2] == (before, epoch)
     refused(d, 1, "no parameter", "param", "set", "index_topk=8", "nothing=1")
     assert ask(d)[:2] == (before, epoch)
-    ok(d, "param", "set", "index_topk=8", "mhc_precision=bf16")
+    said(d, "param", "set", "index_topk=8", "mhc_precision=bf16")
     assert ask(d)[0] == {**before, "index_topk": "8", "mhc_precision": "bf16"}
-    assert "index_topk" in ok(d, "param", "get", "index_topk")
+    assert "index_topk" in said(d, "param", "get", "index_topk")
 
 
 def requests(d):
     status, _, body = d.http("POST", "/v1/chat/completions", ASK)
     assert status == 200
     request = body["id"]
-    assert request in ok(d, "request", "list").splitlines()[1]
-    prompt = ok(d, "request", "prompt", request)
+    assert request in said(d, "request", "list").splitlines()[1]
+    prompt = said(d, "request", "prompt", request)
     assert "What is my project name?" in prompt and prompt.count("\n") == 1, prompt
-    assert js(d, "request", "messages", request)["messages"] == ASK["messages"]
-    tokens = js(d, "request", "tokens", request)
+    assert ok(d, "request", "messages", request)["messages"] == ASK["messages"]
+    tokens = ok(d, "request", "tokens", request)
     assert len(tokens["prompt"]) == body["usage"]["prompt_tokens"]
     assert len(tokens["output"]) == body["usage"]["completion_tokens"]
-    assert "mercury" in ok(d, "request", "output", request)
+    assert "mercury" in said(d, "request", "output", request)
     status, _, body = d.http("POST", "/detokenize", {"tokens": tokens["prompt"]})
     assert status == 200 and prompt.rstrip("\n") in (body.get("text"), body.get("prompt")), body
     refused(d, 1, "no running request", "request", "cancel", request)
@@ -74,10 +60,10 @@ def requests(d):
 
 
 def logging(d):
-    assert js(d, "log", "level", "debug") == {"level": "debug", "previous": "info"}
-    assert js(d, "status")["log_level"] == "debug"
-    ok(d, "param", "set", "log_level=info")
-    assert js(d, "param", "get", "log_level")["parameter"]["value"] == "info"
+    assert ok(d, "log", "level", "debug") == {"level": "debug", "previous": "info"}
+    assert ok(d, "status")["log_level"] == "debug"
+    said(d, "param", "set", "log_level=info")
+    assert ok(d, "param", "get", "log_level")["parameter"]["value"] == "info"
     lines = [line for line in d.log().splitlines() if "audit" in line and "SetLogLevel" in line]
     assert len(lines) == 1 and "result=ok" in lines[0] and "level=admin" in lines[0], lines
     assert "mercury" not in d.log()
@@ -86,9 +72,9 @@ def logging(d):
 def tables(d):
     for words in (["status"], ["model"], ["kernels", "list"], ["kernels", "show"], ["plugin", "list"], ["param", "list"],
                   ["request", "list"], ["probe", "list"], ["probe", "history"]):
-        assert ok(d, *words).strip(), words
-        json.loads(ok(d, *words, "--json"))
-    slots = js(d, "kernels", "show", "ref")["slots"]
+        assert said(d, *words).strip(), words
+        json.loads(said(d, *words, "--json"))
+    slots = ok(d, "kernels", "show", "ref")["slots"]
     assert {s["phase"] for s in slots} == {"prefill", "decode"} and {s["provider"] for s in slots} == {"ref"}
     assert len({s["op"] for s in slots}) == 12
 
@@ -104,8 +90,8 @@ def usage(d):
     refused(d, 1, "from 0 to 100000000", "probe", "run", "needle", "--sizes", "999999999")
     refused(d, 2, "not a whole number of 0 or more", "wait", "ready", "--timeout", "-1")
     refused(d, 5, "not drained", "wait", "drained", "--timeout", "0")
-    assert "request show ID" in ok(d, "--help") and "probe run NAME..." in ok(d, "probe", "--help")
-    assert "complete -F" in ok(d, "completion", "bash")
+    assert "request show ID" in said(d, "--help") and "probe run NAME..." in said(d, "probe", "--help")
+    assert "complete -o default -F _dsv4ctl dsv4ctl" in said(d, "completion", "bash")
 
 
 with Daemon() as d:

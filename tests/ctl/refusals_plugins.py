@@ -21,8 +21,8 @@ TRIED = {"batch": "not-bit-identical", "before-start": "out-of-bounds", "between
          "fails-open": "open-failed", "fails-warm": "warm-failed", "leaks": "leaks", "leaks-malloc": "leaks",
          "leaves-library": "stays-mapped", "leaves-thread": "leaks",
          "no-symbol": "no-symbol", "past-end": "out-of-bounds", "pinned": "stays-mapped", "pinned-nodelete": "stays-mapped",
-         "reads-past": "crashed", "threads": "not-bit-identical", "undefined": "cannot-map", "writes-input": "out-of-bounds",
-         "wrong-result": "wrong-result"}
+         "reads-past": "crashed", "restores-input": "crashed", "threads": "not-bit-identical", "undefined": "cannot-map",
+         "writes-input": "out-of-bounds", "wrong-result": "wrong-result"}
 # Refused by a daemon that waits less, and not refused.
 ELSEWHERE = {"hang-open", "good", "slow-close"}
 

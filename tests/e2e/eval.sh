@@ -25,6 +25,8 @@ want 2 'unknown family; there are: gemm' --model "$model" --in "$cases" --out "$
 want 69 'no plugin "attn-splitk" is loaded' --model "$model" --in "$cases" --out "$dir/o" --kernels attention=attn-splitk
 want 69 "$dir/none.so" --model "$model" --in "$cases" --out "$dir/o" --plugin "$dir/none.so"
 want 69 "no-facts" --model "$model" --in "$cases" --out "$dir/o" --plugin "$dir/junk.so"
+want 69 'no plugin "none" is loaded' --model "$model" --in "$cases" --out "$dir/o" --kernels gemm=none
+want 69 'no plugin "none" is loaded' --model "$model" --in "$cases" --out "$dir/o" --kernels all=none
 want 2 "there is a plugin of this name already" --model "$model" --in "$cases" --out "$dir/o" \
 	--plugin "$dir/mhc-bf16.so" --plugin "$dir/mhc-bf16.so"
 want 69 "$dir/none" --model "$dir/none" --in "$cases" --out "$dir/o"

@@ -47,20 +47,7 @@ with()
 		grep -qw "$feature" /proc/cpuinfo || { echo "== $1: no $feature here"; return 1; }
 	done
 	install -m 0755 "$so" "$dir"
-	with="--plugin $dir/$1.so"
-	for op in $(echo "$facts" | grep -o '"op":"[a-z_]*"' | cut -d'"' -f4); do
-		case $op in
-		linear) family=gemm ;;
-		rms_norm | rope) family=norm ;;
-		hc_*) family=mhc ;;
-		compress) family=compress ;;
-		index_*) family=indexer ;;
-		attn) family=attention ;;
-		moe_*) family=moe ;;
-		*) echo "$1: what family is $op of?" >&2; exit 1 ;;
-		esac
-		with="$with --kernels $family=$1"
-	done
+	with="--plugin $dir/$1.so --kernels all=$1"
 }
 
 # These have ref's own bits.

@@ -47,6 +47,13 @@ def shipped():
     return {name: path for name, path in paths.items() if runs_here(path)}
 
 
+def sanitizer():
+    """The sanitizer that dsv4d is built with, which has a malloc of its own; or None."""
+    with open(os.path.join(BUILD, "dsv4d"), "rb") as f:
+        program = f.read()
+    return next((s for s in ("asan", "tsan") if f"__{s}_init".encode() in program), None)
+
+
 def directory(parent, *paths):
     """A plugin directory as an operator would make it, with copies of these files."""
     path = os.path.join(parent, "plugins")

@@ -5,6 +5,7 @@
 #include "engine/base/rc.h"
 #include "engine/engine.h"
 #include "plugins/ref/ref.h"
+#include "tests/unit/oddplug.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -74,53 +75,17 @@ static int failing_hc_head(struct dsv4_exec *x, const struct dsv4_host *host, co
 
 /* ---- sets ---- */
 
-#define TEST_PLUGIN(var, name_, op_, tag_, f) \
-	static const struct dsv4_op_entry var##_ops[] = { \
-		{ .size = sizeof(struct dsv4_op_entry), .op = DSV4_OP_##op_, .phases = 3, .wfmts = ~0u, \
-		  .numerics = DSV4_EXACT, .tag = tag_, .fn = (dsv4_any_f *)f }, \
-	}; \
-	static const struct dsv4_plugin var##_plugin = { \
-		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, \
-		.abi_minor = DSV4_ABI_MINOR, .n_op = 1, .signature = DSV4_BUILD_SIGNATURE, .name = name_, \
-		.version = "1", .cpu = "", .gpu = "", .op = var##_ops, \
-	}; \
-	static struct provider var
-
-TEST_PLUGIN(gated, "gated", hc_head, "fp32", gate_hc_head);
-TEST_PLUGIN(other, "other", hc_head, "fp32", ref_hc_head);
-TEST_PLUGIN(lossy, "lossy", attn, "bf16-scores", ref_attn);
-TEST_PLUGIN(failing, "failing", hc_head, "fp32", failing_hc_head);
-
-static struct provider *test_find(void *arg, const char *name)
-{
-	struct provider *all[] = { &gated, &other, &lossy, &failing };
-
-	(void)arg;
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		if (strcmp(all[i]->plugin->name, name) == 0)
-			return all[i];
-	return NULL;
-}
+ODDPLUG(gated, ODDPLUG_OP(hc_head, EXACT, "fp32", gate_hc_head));
+ODDPLUG(other, ODDPLUG_OP(hc_head, EXACT, "fp32", ref_hc_head));
+ODDPLUG(lossy, ODDPLUG_OP(attn, EXACT, "bf16-scores", ref_attn));
+ODDPLUG(failing, ODDPLUG_OP(hc_head, EXACT, "fp32", failing_hc_head));
+static struct provider *test_plugins[] = { &gated, &other, &lossy, &failing, NULL };
 
 static int test_init(void **state)
 {
 	(void)state;
-	provider_init(&gated, &gated_plugin, NULL);
-	provider_init(&other, &other_plugin, NULL);
-	provider_init(&lossy, &lossy_plugin, NULL);
-	provider_init(&failing, &failing_plugin, NULL);
+	oddplug_init(test_plugins);
 	return 0;
-}
-
-static struct kset *test_set(const char *spec)
-{
-	struct kset_overlay ov;
-	struct buf why = { 0 };
-	struct kset *ks;
-
-	if (kset_overlay_parse(&ov, spec, test_find, NULL, &why) || kset_build(&ov, 1, &ks, &why))
-		fail_msg("%s", buf_str(&why));
-	return ks;
 }
 
 /* ---- the engine ---- */
@@ -177,7 +142,7 @@ static double test_read(struct generation **g, enum gen_finish finish)
 
 static void test_activate(struct engine *e, const char *spec, bool at_step)
 {
-	struct kset *ks = test_set(spec);
+	struct kset *ks = oddplug_set(test_plugins, spec);
 	struct buf why = { 0 };
 
 	if (engine_activate(e, &ks, NULL, at_step, &why))
@@ -187,7 +152,7 @@ static void test_activate(struct engine *e, const char *spec, bool at_step)
 
 static void test_refused(struct engine *e, const char *spec, const char *text)
 {
-	struct kset *ks = test_set(spec), *mine = ks, *before = engine_kset(e), *after;
+	struct kset *ks = oddplug_set(test_plugins, spec), *mine = ks, *before = engine_kset(e), *after;
 	struct engine_status s, t;
 	struct buf why = { 0 };
 
@@ -230,7 +195,7 @@ static uint64_t test_epoch(struct engine *e)
 static void set_and_numerics_are_one_change(void **state)
 {
 	struct engine *e = test_open(NULL);
-	struct kset *ks = test_set("mhc=other"), *again = test_set("mhc=other"), *now;
+	struct kset *ks = oddplug_set(test_plugins, "mhc=other"), *again = oddplug_set(test_plugins, "mhc=other"), *now;
 	struct numerics n;
 
 	(void)state;
@@ -273,7 +238,7 @@ static void a_running_answer_goes_on_with_the_new_set(void **state)
 	struct engine *e = test_open(NULL);
 	struct generation *g = test_submit(e, "plain", 12);
 	double plain = test_read(&g, GEN_LENGTH);
-	struct kset *ks = test_set("mhc=gated"), *freed = NULL;
+	struct kset *ks = oddplug_set(test_plugins, "mhc=gated"), *freed = NULL;
 	struct record_set *sets;
 	struct record *r;
 

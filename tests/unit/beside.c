@@ -126,7 +126,7 @@ void beside_print(const struct beside *b)
 
 		if (o->n_call && o->all.n_bits)
 			print_message("%-12s calls %-4ld relative %.2e  worst call %.2e  cosine %.8f (lowest %.8f)  "
-				      "sets %.4f\n", kset_op_name((enum dsv4_op)i), o->n_call,
+				      "sets %.4f\n", op_name((enum dsv4_op)i), o->n_call,
 				op_diff_relative(&o->all), o->worst, op_diff_cosine(&o->all), o->cosine,
 				op_diff_jaccard(&o->all));
 	}

@@ -9,10 +9,14 @@
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 /* ---- kernels, each wrong in one way: ref, and then something ---- */
@@ -336,11 +340,11 @@ static void check_see(void *arg, const struct check_row *row)
 	s->n_row++;
 	s->n_case += row->n_case;
 	if (!s->wrong && row->verdict != CHECK_PASS)
-		fail_msg("%s: %s: %s", check_op_name(row->op), check_verdict_name(row->verdict), row->detail);
+		fail_msg("%s: %s: %s", op_name(row->op), check_verdict_name(row->verdict), row->detail);
 	if (!s->wrong)
 		return;
 	if (row->verdict != s->wrong->verdict || !strstr(row->detail, s->wrong->detail))
-		fail_msg("kernel %d, %s: %s: \"%s\" should be %s: \"...%s...\"", s->at, check_op_name(row->op),
+		fail_msg("kernel %d, %s: %s: \"%s\" should be %s: \"...%s...\"", s->at, op_name(row->op),
 			 check_verdict_name(row->verdict), row->detail, check_verdict_name(s->wrong->verdict),
 			 s->wrong->detail);
 }
@@ -363,18 +367,16 @@ static void test_each_wrong_kernel_gets_its_verdict(void **state)
 static void test_ref_passes_whatever_the_values(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= 5; seed++)
-		for (int fence = 0; fence < 2; fence++) {
-			struct check_seen s = { 0 };
-			const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .seed = seed,
-							 .quick = true, .op = -1, .fence = fence,
-							 .report = check_see, .arg = &s };
+	for (uint64_t seed = 1; seed <= 4; seed++) {
+		struct check_seen s = { 0 };
+		const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .seed = seed, .quick = true,
+						 .op = -1, .fence = seed % 2, .report = check_see, .arg = &s };
 
-			assert_int_equal(check_plugin(&ref_plugin, &check_base, &o), 0);
-			/* Every op, two phases; three ops in five weight formats. */
-			assert_int_equal(s.n_row, 2 * (DSV4_N_OP - 3 + 3 * DSV4_N_WFMT));
-			assert_true(s.n_case > 10 * s.n_row);
-		}
+		assert_int_equal(check_plugin(&ref_plugin, &check_base, &o), 0);
+		/* Every op, two phases; three ops in five weight formats. */
+		assert_int_equal(s.n_row, 2 * (DSV4_N_OP - 3 + 3 * DSV4_N_WFMT));
+		assert_true(s.n_case > 10 * s.n_row);
+	}
 }
 
 /* ref under looser markings: what the cases are made of leaves its numbers alone. */
@@ -434,6 +436,49 @@ static void test_cancel(void **state)
 	assert_int_equal(s.n_row, 0);
 }
 
+/* Reads what stands behind its input, which changes nothing. */
+RMS(wrong_read)
+{
+	volatile float behind = a->n_row > 0 ? a->x[(a->n_row - 1) * a->ldx + a->dim] : 0;
+
+	(void)behind;
+	return ref_rms_norm(x, host, a);
+}
+
+/* Exits with what check_plugin() returned, unless a signal comes first. */
+static int check_in_child(bool fence, char doing[CHECK_DOING])
+{
+	static const struct dsv4_op_entry e = ENTRY(rms_norm, EXACT, wrong_read);
+	const struct dsv4_plugin p = { .name = "reads", .n_op = 1, .op = &e };
+	const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .quick = true, .op = -1, .fence = fence,
+					 .doing = doing };
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		signal(SIGSEGV, SIG_DFL); /* a sanitizer's handler would report it */
+		_exit(check_plugin(&p, &check_base, &o));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void test_a_read_past_an_input_dies_at_a_fence(void **state)
+{
+	char *doing = mmap(NULL, CHECK_DOING, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status;
+
+	(void)state;
+	assert_true(doing != MAP_FAILED);
+	status = check_in_child(true, doing);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	assert_non_null(strstr(doing, "rms_norm tiny"));
+	status = check_in_child(false, doing); /* guard bytes cannot see it */
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	assert_int_equal(munmap(doing, CHECK_DOING), 0);
+}
+
 /* ---- speed ---- */
 
 static void check_see_speed(void *arg, const struct check_speed *s)
@@ -478,6 +523,7 @@ int main(void)
 		cmocka_unit_test(test_a_shape_may_lack_dimensions),
 		cmocka_unit_test(test_one_op_alone),
 		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_a_read_past_an_input_dies_at_a_fence),
 		cmocka_unit_test(test_bench_times_every_slot),
 		cmocka_unit_test(test_roofs_are_measured),
 	};

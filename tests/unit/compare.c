@@ -2,9 +2,10 @@
  * compare.c - tests of compare.c on the tiny model: known differences of kernels and numerics, where answers part, ends
  * before the time.
  * Threads: the test's. Locks: none. */
-#include "engine/model/compare.h"
+#include "engine/beside/compare.h"
 #include "engine/base/rc.h"
 #include "plugins/ref/ref.h"
+#include "tests/unit/oddplug.h"
 #include "tests/unit/tinykit.h"
 
 #include <math.h>
@@ -52,33 +53,11 @@ static int failing_attn(struct dsv4_exec *x, const struct dsv4_host *host, const
 	return -5;
 }
 
-#define TEST_PLUGIN(var, op_, f) \
-	static const struct dsv4_op_entry var##_ops[] = { \
-		{ .size = sizeof(struct dsv4_op_entry), .op = DSV4_OP_##op_, .phases = 3, .wfmts = ~0u, \
-		  .numerics = DSV4_LOSSY, .tag = "off", .fn = (dsv4_any_f *)f }, \
-	}; \
-	static const struct dsv4_plugin var##_plugin = { \
-		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, \
-		.abi_minor = DSV4_ABI_MINOR, .n_op = 1, .signature = DSV4_BUILD_SIGNATURE, .name = #var, \
-		.version = "1", .cpu = "", .gpu = "", .op = var##_ops, \
-	}; \
-	static struct provider var
-
-TEST_PLUGIN(off, hc_post, off_hc_post);
-TEST_PLUGIN(minus, hc_head, minus_hc_head);
-TEST_PLUGIN(nans, hc_head, nan_hc_head);
-TEST_PLUGIN(failing, attn, failing_attn);
-
-static struct provider *test_find(void *arg, const char *name)
-{
-	struct provider *all[] = { &off, &minus, &nans, &failing };
-
-	(void)arg;
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		if (strcmp(all[i]->plugin->name, name) == 0)
-			return all[i];
-	return NULL;
-}
+ODDPLUG(off, ODDPLUG_OP(hc_post, LOSSY, "off", off_hc_post));
+ODDPLUG(minus, ODDPLUG_OP(hc_head, LOSSY, "off", minus_hc_head));
+ODDPLUG(nans, ODDPLUG_OP(hc_head, LOSSY, "off", nan_hc_head));
+ODDPLUG(failing, ODDPLUG_OP(attn, LOSSY, "off", failing_attn));
+static struct provider *test_plugins[] = { &off, &minus, &nans, &failing, NULL };
 
 /* ---- fixture ---- */
 
@@ -92,14 +71,10 @@ struct fixture {
 
 static void test_begin(struct fixture *f, const char *spec)
 {
-	struct kset_overlay ov;
-
 	*f = (struct fixture){ 0 };
 	tinykit_init(&f->k, 2);
 	tinykit_tokens(&f->k, 5, f->token, N_TOK);
-	if (spec && (kset_overlay_parse(&ov, spec, test_find, NULL, &f->k.why)
-		     || kset_build(&ov, 1, &f->set, &f->k.why)))
-		fail_msg("%s", buf_str(&f->k.why));
+	f->set = spec ? oddplug_set(test_plugins, spec) : NULL;
 	f->o = (struct compare_options){
 		.model = f->k.model,
 		.pool = f->k.pool,
@@ -144,7 +119,7 @@ static void test_compared(const struct fixture *f, const char *names)
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int i = 0; i < f->r.n_op; i++)
 			if ((int)f->r.op[i].op == op && f->r.op[i].calls) {
-				buf_printf(&b, "%s ", kset_op_name((enum dsv4_op)op));
+				buf_printf(&b, "%s ", op_name((enum dsv4_op)op));
 				break;
 			}
 	assert_string_equal(buf_str(&b), names);
@@ -438,10 +413,7 @@ static void what_cannot_be_run_says_why(void **state)
 static int test_init(void **state)
 {
 	(void)state;
-	provider_init(&off, &off_plugin, NULL);
-	provider_init(&minus, &minus_plugin, NULL);
-	provider_init(&nans, &nans_plugin, NULL);
-	provider_init(&failing, &failing_plugin, NULL);
+	oddplug_init(test_plugins);
 	return 0;
 }
 

@@ -268,21 +268,6 @@ static void test_bad_cases(void **state)
 	tensorfile_fini(&out);
 }
 
-static int setup(void **state)
-{
-	static struct tinykit k;
-
-	tinykit_init(&k, 1);
-	*state = &k;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tinykit_fini(*state);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,5 +280,5 @@ int main(void)
 		cmocka_unit_test(test_bad_cases),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, tinykit_setup, tinykit_teardown);
 }

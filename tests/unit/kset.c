@@ -7,6 +7,7 @@
 #include "tests/unit/tinykit.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,22 +54,42 @@ static const struct dsv4_op_entry lazy_ops[] = { ENTRY(index_topk, BOTH, "lazy",
 static const struct dsv4_op_entry failing_ops[] = {
 	ENTRY(moe_experts, 1 << DSV4_PREFILL, "fails", failing_experts),
 };
+/* Whole families, so that plugins lie over each other. */
+static const struct dsv4_op_entry scoring_ops[] = {
+	ENTRY(index_score, BOTH, "fp32", ref_index_score),
+	ENTRY(index_topk, BOTH, "fp32", ref_index_topk),
+};
+static const struct dsv4_op_entry looking_ops[] = { ENTRY(attn, BOTH, "fp32", ref_attn) };
 static const struct dsv4_op_entry broken_ops[] = { ENTRY(attn, BOTH, "no function", NULL) };
 
 #define PLUGIN(name_, ops) \
 	static const struct dsv4_plugin name_ = { \
 		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, \
-		.n_op = 1, \
+		.n_op = sizeof ops / sizeof *ops, \
 		.signature = DSV4_BUILD_SIGNATURE, .name = #name_, .version = "1", .cpu = "", .op = ops, \
 	}
 PLUGIN(counting, counting_ops);
 PLUGIN(lazy, lazy_ops);
 PLUGIN(failing, failing_ops);
+PLUGIN(scoring, scoring_ops);
+PLUGIN(looking, looking_ops);
 PLUGIN(broken, broken_ops);
+
+static const struct dsv4_op_entry wide_ops[] = {
+	ENTRY(rms_norm, BOTH, "fp32", ref_rms_norm), ENTRY(rope, BOTH, "fp32", ref_rope),
+	ENTRY(index_score, BOTH, "fp32", ref_index_score), ENTRY(index_topk, BOTH, "fp32", ref_index_topk),
+	ENTRY(attn, BOTH, "fp32", ref_attn),
+};
+static const struct dsv4_plugin wide = {
+	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR,
+	.n_op = sizeof wide_ops / sizeof *wide_ops, .signature = DSV4_BUILD_SIGNATURE, .name = "wide", .version = "1",
+	.cpu = "", .op = wide_ops,
+};
 
 static struct provider *find(void *arg, const char *name)
 {
-	static const struct dsv4_plugin *const all[] = { &counting, &lazy, &failing, &broken };
+	static const struct dsv4_plugin *const all[] = { &counting, &lazy, &failing, &scoring, &looking,
+		&broken, &wide };
 	static struct provider providers[sizeof all / sizeof *all];
 
 	(void)arg;
@@ -86,12 +107,12 @@ static struct provider *find(void *arg, const char *name)
 static int build(const char *specs, struct kset **ret_ks, struct buf *why)
 {
 	char text[256], *save = NULL;
-	struct kset_overlay ov[8];
+	struct kset_overlay ov[KSET_MAX_OVERLAYS];
 	int n = 0, rc = 0;
 
 	strcpy(text, specs);
 	for (char *p = strtok_r(text, " ", &save); p && rc == 0; p = strtok_r(NULL, " ", &save))
-		rc = kset_overlay_parse(&ov[n++], p, find, NULL, why);
+		rc = kset_overlays_add(ov, &n, p, find, NULL, why);
 	return rc < 0 ? rc : kset_build(ov, n, ret_ks, why);
 }
 
@@ -142,6 +163,50 @@ static void test_overlay(void **state)
 	assert_string_equal(provider(ks, DSV4_OP_index_score, DSV4_PREFILL), "ref");
 	assert_string_equal(kset_name(ks), "indexer=lazy,attention.decode=counting");
 	kset_unpin(&ks);
+}
+
+/* Sets that are the same have the same name, however they were asked for, and the name makes that set again. */
+static void test_a_name_makes_the_same_set(void **state)
+{
+	static const char *const same[][3] = {
+		{ "attention.prefill=counting,attention.decode=looking",
+		  "attention.decode=looking attention.prefill=counting", "attention=counting attention.decode=looking" },
+		{ "indexer=scoring,indexer=lazy", "indexer=lazy indexer=scoring indexer=lazy",
+		  "indexer.decode=scoring indexer.prefill=scoring indexer=lazy" },
+		{ "indexer=scoring,indexer.decode=lazy", "indexer=scoring indexer.decode=lazy",
+		  "indexer=lazy indexer=scoring indexer.decode=lazy" },
+		{ "indexer.prefill=scoring,indexer.prefill=lazy,indexer.decode=lazy",
+		  "indexer.decode=lazy indexer.prefill=scoring indexer.prefill=lazy",
+		  "attention=looking indexer=scoring indexer.decode=ref indexer=lazy attention=ref" },
+		{ "all=wide", "norm=wide attention=wide indexer=wide", "all=lazy all=wide" },
+		{ "all=wide,attention.decode=counting", "attention.decode=counting norm=wide indexer=wide attention.prefill=wide",
+		  "all=wide attention.decode=counting" },
+		{ "norm=wide,attention=wide", "attention=wide norm=wide", "all=wide indexer=lazy indexer=ref" },
+		{ "all=wide,indexer.decode=ref", "norm=wide indexer.prefill=wide attention=wide", "all=wide indexer.decode=ref" },
+		{ "norm=wide", "all=wide attention=ref indexer=ref", "norm=wide" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+		struct kset *first = must_build(same[i][1]), *other = must_build(same[i][2]), *again;
+		char name[256];
+
+		assert_string_equal(kset_name(first), same[i][0]);
+		assert_string_equal(kset_name(other), same[i][0]);
+		snprintf(name, sizeof name, "%s", kset_name(first));
+		for (char *c = name; *c; c++)
+			*c = *c == ',' ? ' ' : *c;
+		again = must_build(name);
+		assert_string_equal(kset_name(again), same[i][0]);
+		for (int op = 0; op < DSV4_N_OP; op++)
+			for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+				assert_memory_equal(kset_slot(again, (enum dsv4_op)op, (enum dsv4_phase)ph, DSV4_W_F32),
+						    kset_slot(first, (enum dsv4_op)op, (enum dsv4_phase)ph, DSV4_W_F32),
+						    sizeof(struct kset_slot));
+		kset_unpin(&first);
+		kset_unpin(&other);
+		kset_unpin(&again);
+	}
 }
 
 static void test_later_overlay_wins(void **state)
@@ -341,26 +406,12 @@ static void test_bad_steps(void **state)
 	sequence_free(&s);
 }
 
-static int setup(void **state)
-{
-	static struct tinykit k;
-
-	tinykit_init(&k, 1);
-	*state = &k;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tinykit_fini(*state);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_slot_is_ref),
 		cmocka_unit_test(test_overlay),
+		cmocka_unit_test(test_a_name_makes_the_same_set),
 		cmocka_unit_test(test_later_overlay_wins),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_reduced_to_what_counts),
@@ -370,5 +421,5 @@ int main(void)
 		cmocka_unit_test(test_bad_steps),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, tinykit_setup, tinykit_teardown);
 }

@@ -12,11 +12,11 @@
 
 static const struct numerics_row *row(const char *name)
 {
-	for (int i = 0; i < numerics_count; i++)
-		if (strcmp(numerics_table[i].name, name) == 0)
-			return &numerics_table[i];
-	fail_msg("no row %s", name);
-	return NULL;
+	const struct numerics_row *found = numerics_find(name, strlen(name));
+
+	if (!found)
+		fail_msg("no row %s", name);
+	return found;
 }
 
 static void test_profiles(void **state)
@@ -43,6 +43,16 @@ static void test_profiles(void **state)
 	assert_int_equal(numerics_kv_round(&native), DSV4_ROUND_FP8);
 	assert_int_equal(numerics_act(&native), DSV4_ACT_FP8);
 	assert_int_equal(numerics_act(&exact), DSV4_ACT_NONE);
+}
+
+static void test_find(void **state)
+{
+	const char *assigned = "index_key=fp8";
+
+	(void)state;
+	assert_ptr_equal(numerics_find(assigned, strlen("index_key")), row("index_key"));
+	assert_null(numerics_find(assigned, strlen("index_ke")));
+	assert_null(numerics_find(assigned, strlen(assigned)));
 }
 
 static void test_set(void **state)
@@ -185,25 +195,11 @@ static void test_topk_beyond_rows(void **state)
 	free(fewer);
 }
 
-static int setup(void **state)
-{
-	static struct tinykit k;
-
-	tinykit_init(&k, 1);
-	*state = &k;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tinykit_fini(*state);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_profiles),
+		cmocka_unit_test(test_find),
 		cmocka_unit_test(test_set),
 		cmocka_unit_test(test_same_state),
 		cmocka_unit_test(test_words_run),
@@ -211,5 +207,5 @@ int main(void)
 		cmocka_unit_test(test_topk_beyond_rows),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, tinykit_setup, tinykit_teardown);
 }

@@ -219,6 +219,27 @@ static void test_empty_sets_are_equal(void **state)
 	diff_equal(op_diff_jaccard(&d), 1);
 }
 
+/* As another top-k gives them. */
+static void test_lists_of_unlike_length(void **state)
+{
+	static const int32_t a[] = { 2, 3, 5, 8 }, b[] = { 3, 8, 9 };
+	struct op_diff d = { 0 };
+
+	(void)state;
+	op_diff_add_lists(&d, a, 4, b, 3, 17);
+	assert_int_equal(d.n_set, 1);
+	assert_int_equal(d.n_set_differ, 1);
+	assert_true(op_diff_jaccard(&d) == 2.0 / 5);
+	assert_true(d.worst_row == 1 - 2.0 / 5 && d.worst_at == 17);
+	op_diff_add_lists(&d, a, 4, a, 4, 18);
+	op_diff_add_lists(&d, NULL, 0, NULL, 0, 19); /* both empty: equal */
+	assert_int_equal(d.n_set_differ, 1);
+	assert_true(op_diff_jaccard(&d) == (2.0 / 5 + 1 + 1) / 3);
+	op_diff_add_lists(&d, a, 4, NULL, 0, 20);
+	assert_int_equal(d.n_set_differ, 2);
+	assert_true(d.worst_row == 1 && d.worst_at == 20);
+}
+
 static void test_counts_are_numbers(void **state)
 {
 	int32_t a[] = { 3, 4 }, b[] = { 3, 5 };
@@ -275,6 +296,7 @@ int main(void)
 		cmocka_unit_test(test_sets),
 		cmocka_unit_test(test_sets_of_a_kernel_that_does_not_sort),
 		cmocka_unit_test(test_empty_sets_are_equal),
+		cmocka_unit_test(test_lists_of_unlike_length),
 		cmocka_unit_test(test_counts_are_numbers),
 		cmocka_unit_test(test_merge_equals_one_pass),
 	};

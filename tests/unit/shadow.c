@@ -5,6 +5,7 @@
 #include "engine/base/rc.h"
 #include "engine/engine.h"
 #include "plugins/ref/ref.h"
+#include "tests/unit/oddplug.h"
 #include "tests/unit/tinykit.h"
 
 #include <math.h>
@@ -79,59 +80,22 @@ static int counted_hc_pre(struct dsv4_exec *x, const struct dsv4_host *host, con
 	return ref_hc_pre(x, host, a);
 }
 
-#define TEST_OP(name, f) \
-	{ .size = sizeof(struct dsv4_op_entry), .op = DSV4_OP_##name, .phases = 3, .wfmts = ~0u, \
-	  .numerics = DSV4_LOSSY, .tag = "off", .fn = (dsv4_any_f *)f }
-#define TEST_PLUGIN(var, ...) \
-	static const struct dsv4_op_entry var##_ops[] = { __VA_ARGS__ }; \
-	static const struct dsv4_plugin var##_plugin = { \
-		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, \
-		.abi_minor = DSV4_ABI_MINOR, .n_op = sizeof var##_ops / sizeof *var##_ops, \
-		.signature = DSV4_BUILD_SIGNATURE, .name = #var, .version = "1", .cpu = "", .gpu = "", \
-		.op = var##_ops, \
-	}; \
-	static struct provider var
-
-TEST_PLUGIN(off, TEST_OP(hc_pre, off_hc_pre), TEST_OP(hc_post, off_hc_post));
-TEST_PLUGIN(odd, TEST_OP(moe_route, odd_route));
-TEST_PLUGIN(failing, TEST_OP(attn, failing_attn));
-TEST_PLUGIN(counted, TEST_OP(hc_pre, counted_hc_pre));
-
-static struct provider *test_find(void *arg, const char *name)
-{
-	struct provider *all[] = { &off, &odd, &failing, &counted };
-
-	(void)arg;
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		if (strcmp(all[i]->plugin->name, name) == 0)
-			return all[i];
-	return NULL;
-}
+ODDPLUG(off, ODDPLUG_OP(hc_pre, LOSSY, "off", off_hc_pre), ODDPLUG_OP(hc_post, LOSSY, "off", off_hc_post));
+ODDPLUG(odd, ODDPLUG_OP(moe_route, LOSSY, "off", odd_route));
+ODDPLUG(failing, ODDPLUG_OP(attn, LOSSY, "off", failing_attn));
+ODDPLUG(counted, ODDPLUG_OP(hc_pre, LOSSY, "off", counted_hc_pre));
+static struct provider *test_plugins[] = { &off, &odd, &failing, &counted, NULL };
 
 static int test_init(void **state)
 {
 	(void)state;
-	provider_init(&off, &off_plugin, NULL);
-	provider_init(&odd, &odd_plugin, NULL);
-	provider_init(&failing, &failing_plugin, NULL);
-	provider_init(&counted, &counted_plugin, NULL);
+	oddplug_init(test_plugins);
 	return 0;
-}
-
-static struct kset *test_set(const char *spec)
-{
-	struct kset_overlay ov;
-	struct buf why = { 0 };
-	struct kset *ks;
-
-	if (kset_overlay_parse(&ov, spec, test_find, NULL, &why) || kset_build(&ov, 1, &ks, &why))
-		fail_msg("%s", buf_str(&why));
-	return ks;
 }
 
 static struct shadow *test_shadow(struct tinykit *k, const char *spec, double share)
 {
-	struct kset *ks = test_set(spec);
+	struct kset *ks = oddplug_set(test_plugins, spec);
 	struct shadow *s;
 
 	assert_int_equal(shadow_new(&ks, k->ref, share, k->model->config->n_layers, k->pool, &s, &k->why), 0);
@@ -376,7 +340,7 @@ static void a_share_outside_0_to_1_is_refused(void **state)
 	(void)state;
 	tinykit_init(&k, 1);
 	for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-		struct kset *ks = test_set("mhc=off");
+		struct kset *ks = oddplug_set(test_plugins, "mhc=off");
 		struct shadow *s = NULL;
 
 		buf_clear(&k.why);
@@ -392,7 +356,7 @@ static void other_sets_are_left_alone_and_counted(void **state)
 {
 	struct tinykit k;
 	int32_t token[2][N_TOK + 1];
-	struct kset *other = test_set("mhc=counted");
+	struct kset *other = oddplug_set(test_plugins, "mhc=counted");
 	struct shadow_report r;
 	struct shadow *s;
 
@@ -445,7 +409,7 @@ static void test_unused(void *arg, struct kset *ks)
 static void the_engine_runs_its_shadow_beside_its_steps(void **state)
 {
 	const char *top = getenv("top_srcdir");
-	struct kset *ks = test_set("mhc=off"), *freed = NULL;
+	struct kset *ks = oddplug_set(test_plugins, "mhc=off"), *freed = NULL;
 	struct buf why = { 0 }, plain = { 0 }, shadowed = { 0 };
 	struct engine_options o = { 0 };
 	const struct beside_row *y;
@@ -473,7 +437,7 @@ static void the_engine_runs_its_shadow_beside_its_steps(void **state)
 	assert_string_equal(y->worst_name, "shadowed");
 	assert_true(y->worst_pos >= 8 && y->worst_pos < 17);
 	shadow_report_fini(&r);
-	ks = test_set("moe=odd");
+	ks = oddplug_set(test_plugins, "moe=odd");
 	assert_int_equal(engine_shadow_start(e, &ks, 0.5, &why), 0); /* takes its place */
 	assert_int_equal(engine_shadow_stop(e), 0);
 	assert_int_equal(engine_shadow_report(e, &r), RC_NOT_FOUND);

@@ -36,6 +36,21 @@ void tinykit_fini(struct tinykit *k)
 	buf_fini(&k->why);
 }
 
+int tinykit_setup(void **state)
+{
+	static struct tinykit k;
+
+	tinykit_init(&k, 1);
+	*state = &k;
+	return 0;
+}
+
+int tinykit_teardown(void **state)
+{
+	tinykit_fini(*state);
+	return 0;
+}
+
 void tinykit_tokens(const struct tinykit *k, uint32_t seed, int32_t *token, int n)
 {
 	uint32_t x = seed * 2654435761u + 1;

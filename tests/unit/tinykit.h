@@ -27,6 +27,9 @@ struct tinykit {
 
 void tinykit_init(struct tinykit *k, int n_threads);
 void tinykit_fini(struct tinykit *k);
+/* For cmocka's groups: *state is a kit with one thread. */
+int tinykit_setup(void **state);
+int tinykit_teardown(void **state);
 /* n tokens of the vocabulary, the same for the same seed. */
 void tinykit_tokens(const struct tinykit *k, uint32_t seed, int32_t *token, int n);
 struct sequence *tinykit_sequence(struct tinykit *k);

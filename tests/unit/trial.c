@@ -121,6 +121,7 @@ static const struct {
 	{ "between-rows.so", PLUGIN_REFUSED_out_of_bounds, "rms_norm" },
 	{ "past-end.so", PLUGIN_REFUSED_out_of_bounds, "rms_norm" },
 	{ "before-start.so", PLUGIN_REFUSED_out_of_bounds, "rms_norm" },
+	{ "restores-input.so", PLUGIN_REFUSED_crashed, CRASH("SIGSEGV") "check rms_norm, rms_norm tiny" },
 	{ "reads-past.so", PLUGIN_REFUSED_crashed, CRASH("SIGSEGV") "check rms_norm, rms_norm tiny" },
 	{ "leaks.so", PLUGIN_REFUSED_leaks, "4096 bytes in 1 piece" },
 	{ "leaves-thread.so", PLUGIN_REFUSED_leaks, "1 thread running" },

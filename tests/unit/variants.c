@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_TOK 275 /* past two blocks of 128 and past where the indexer begins to choose */
+#define N_TOK 150  /* past a block of 128 and past where the indexer begins to choose */
+#define DECODE 120 /* from here on one by one, in runs of the decode slots */
 
 static void set(struct tinykit *k, struct numerics *num, const char *name, const char *value)
 {
@@ -108,7 +109,7 @@ static void check_distance(const struct variant *v, const struct beside *b)
 
 		assert_true(o->n_call > 0);
 		if (!(relative >= d->least && relative <= d->most))
-			fail_msg("%s %s: %g is not between %g and %g", v->plugin, kset_op_name(d->op), relative,
+			fail_msg("%s %s: %g is not between %g and %g", v->plugin, op_name(d->op), relative,
 				d->least, d->most);
 		assert_true(o->cosine >= d->cosine);
 	}
@@ -129,8 +130,8 @@ static void test_distances(void **state)
 		other = plugkit_set(&p, v->families);
 		beside_init(&b, k->ref, other, phase);
 		ks = beside_set(&b);
-		free(run(k, ks, v->exact, N_TOK, phase == DSV4_DECODE ? 0 : N_TOK));
-		print_message("%s, %s\n", v->plugin, kset_phase_name(phase));
+		free(run(k, ks, v->exact, N_TOK, phase == DSV4_DECODE ? DECODE : N_TOK));
+		print_message("%s, %s\n", v->plugin, op_phase_name(phase));
 		beside_print(&b);
 		check_distance(v, &b);
 		kset_unpin(&ks);
@@ -155,7 +156,7 @@ static void test_moe_fused_is_exact(void **state)
 		other = plugkit_set(&p, "moe");
 		beside_init(&b, k->ref, other, phase);
 		ks = beside_set(&b);
-		free(run(k, ks, i / 2, N_TOK, phase == DSV4_DECODE ? 0 : N_TOK));
+		free(run(k, ks, i / 2, N_TOK, phase == DSV4_DECODE ? DECODE : N_TOK));
 		assert_true(b.op[DSV4_OP_moe_route].n_call > 0 && b.op[DSV4_OP_moe_experts].n_call > 0);
 		assert_int_equal(b.op[DSV4_OP_moe_route].all.n_bits, 0);
 		assert_int_equal(b.op[DSV4_OP_moe_experts].all.n_bits, 0);
@@ -182,7 +183,7 @@ static void test_same_bits(void **state)
 		plugkit_init(&p, v->plugin);
 		ks = plugkit_set(&p, v->families);
 		whole = run(one, ks, v->exact, N_TOK, N_TOK);
-		cut = run(&two, ks, v->exact, 30, 200);
+		cut = run(&two, ks, v->exact, 30, DECODE + 10);
 		if (memcmp(whole, cut, bytes))
 			fail_msg("%s: other chunks, other bits", v->plugin);
 		if (!memcmp(whole, ref, bytes))
@@ -243,21 +244,6 @@ static void test_the_score_op_is_told_top_k(void **state)
 	beside_fini(&b);
 }
 
-static int setup(void **state)
-{
-	static struct tinykit k;
-
-	tinykit_init(&k, 1);
-	*state = &k;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	tinykit_fini(*state);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,5 +255,5 @@ int main(void)
 		cmocka_unit_test(test_the_score_op_is_told_top_k),
 	};
 
-	return cmocka_run_group_tests(tests, setup, teardown);
+	return cmocka_run_group_tests(tests, tinykit_setup, tinykit_teardown);
 }

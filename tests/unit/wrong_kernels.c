@@ -77,6 +77,12 @@ AFTER(linear, last_row_zero,
 AFTER(linear, hides_nan,
 	for (int64_t t = 0; t < a->n_tok; t++)
 		wrong_hide_nan(a->y + t * a->ldy, a->w->rows);)
+/* What only a full tile of tokens shows, a decode batch's too, and only a row behind the first thousands. */
+AFTER(linear, tile_of_16, if (a->n_tok == 16) a->y[0] += 9;)
+AFTER(linear, tile_of_64, if (a->n_tok == 64) a->y[0] += 9;)
+AFTER(linear, far_row,
+	if (a->w->rows > 4096)
+		a->y[4096] += 9;)
 /* E8M0's byte 0 taken for zero, as shifting it into an exponent does. */
 AFTER(linear, zero_e8m0,
 	for (int64_t t = 0; t < a->n_tok && a->w->sfmt == DSV4_S_E8M0; t++)
@@ -150,6 +156,7 @@ AFTER(moe_route, unsorted,
 		a->ids[t * a->k] = a->ids[t * a->k + 1];
 		a->ids[t * a->k + 1] = first;
 	})
+AFTER(moe_route, tile_of_16, if (a->n_tok == 16) a->weight[0] += 9;)
 AFTER(moe_route, hides_nan, wrong_hide_nan(a->weight, (int64_t)a->n_tok * a->k);)
 /* Among equals the last ones. */
 AFTER(moe_route, high_ties,
@@ -206,6 +213,7 @@ static int wrong_moe_experts_scales_shared(struct dsv4_exec *x, const struct dsv
 		a->y[i] *= a->out_scale;
 	return rc;
 }
+AFTER(moe_experts, tile_of_16, if (a->n_tok == 16) a->y[0] += 99;)
 AFTER(moe_experts, hides_nan, wrong_hide_nan(a->y, (int64_t)a->n_tok * a->dim);)
 
 /* ---- the table ---- */
@@ -229,6 +237,9 @@ static const struct wrong {
 	WRONG(linear, no_tail, LOSSY, ANY),
 	WRONG(linear, last_row_zero, LOSSY, ANY),
 	WRONG(linear, hides_nan, ORDER, ANY),
+	WRONG(linear, tile_of_16, LOSSY, ANY),
+	WRONG(linear, tile_of_64, LOSSY, ANY),
+	WRONG(linear, far_row, LOSSY, ANY),
 	WRONG(linear, zero_e8m0, ORDER, FP8),
 	WRONG(linear, zero_e8m0, ORDER, FP4),
 	WRONG(attn, narrow, LOSSY, ANY),
@@ -248,6 +259,7 @@ static const struct wrong {
 	WRONG(moe_route, nan_first, LOSSY, ANY),
 	WRONG(moe_route, nan_is_least, ORDER, ANY),
 	WRONG(moe_route, unsorted, LOSSY, ANY),
+	WRONG(moe_route, tile_of_16, LOSSY, ANY),
 	WRONG(moe_route, hides_nan, LOSSY, ANY),
 	WRONG(moe_route, high_ties, EXACT, ANY),
 	WRONG(moe_route, narrow_ids, LOSSY, ANY),
@@ -259,6 +271,7 @@ static const struct wrong {
 	WRONG(moe_experts, unweighted, LOSSY, ANY),
 	WRONG(moe_experts, next_expert, LOSSY, ANY),
 	WRONG(moe_experts, scales_shared, LOSSY, ANY),
+	WRONG(moe_experts, tile_of_16, LOSSY, ANY),
 	WRONG(moe_experts, hides_nan, ORDER, ANY),
 };
 

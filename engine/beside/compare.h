@@ -8,7 +8,7 @@
 #ifndef ENGINE_COMPARE_H
 #define ENGINE_COMPARE_H
 
-#include "engine/model/beside.h"
+#include "engine/beside/beside.h"
 
 struct compare_side {
 	const struct kset *kset;

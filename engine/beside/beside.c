@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * beside.c - a second kernel set run beside a forward pass: each op on the same inputs, the results held side by side.
  * Threads: who runs the pass; any reads the figures. Lock: beside, never while an op runs. */
-#include "engine/model/beside.h"
+#include "engine/beside/beside.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -83,8 +83,8 @@ static void beside_failed(struct beside *b, const struct forward_op *o, int rc, 
 	lock_take(&b->lock);
 	beside_cell(b, o, 0)->failures++;
 	if (b->failures++ == 0)
-		buf_why(&b->why, rc, "%s of %s failed in layer %d, %s: %s", kset_op_name(o->op),
-			b->call.slot->provider->plugin->name, o->layer, kset_phase_name(o->phase), what);
+		buf_why(&b->why, rc, "%s of %s failed in layer %d, %s: %s", op_name(o->op),
+			b->call.slot->provider->plugin->name, o->layer, op_phase_name(o->phase), what);
 	lock_drop(&b->lock);
 }
 

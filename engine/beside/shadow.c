@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * shadow.c - a second kernel set beside a share of the engine's steps, its output thrown away, its distance kept.
  * Threads: control starts, stops and reports; the engine thread steps. Lock: beside's; counters are atomics. */
-#include "engine/model/shadow.h"
+#include "engine/beside/shadow.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"

@@ -1,25 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""A second kernel set beside the active one by dsv4ctl: live (shadow) and on one prompt (compare), with real plugins."""
+"""One prompt through two kernel sets, by dsv4ctl and with real plugins."""
 import json
 import os
 import time
 
 from control import Control, Error
 from daemon import Daemon
+from scenario import by, ok, refused
 
 ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 40, "temperature": 0}
 COMPARE = "io.dsv4.Kernels.Compare"
-
-
-def ok(d, *words):
-    code, out, err = d.ctl("--json", *words)
-    assert code == 0, (words, code, err)
-    return json.loads(out.splitlines()[-1])  # the lines before tell progress
-
-
-def refused(d, expected, text, *words):
-    code, out, err = d.ctl(*words)
-    assert code == expected and text in err and not out, (words, code, out, err)
 
 
 def ask(d):
@@ -34,65 +24,6 @@ def written(d, name, text):
         f.write(text)
     return path
 
-
-def by(rows, *keys):
-    return {tuple(r[k] for k in keys): r for r in rows}
-
-
-# ---- shadow ----
-
-def shadow(d):
-    refused(d, 1, "no shadow runs", "shadow", "report")
-    refused(d, 1, "share", "shadow", "start", "mhc-bf16", "--share=0")
-    _, answer = ask(d)
-    started = ok(d, "shadow", "start", "mhc-bf16", "--share=1")
-    assert started["set"] == "mhc=mhc-bf16" and started["against"] == "ref", started
-    request, shadowed = ask(d)
-    assert shadowed == answer, shadowed
-    shown = ok(d, "request", "show", request)
-    assert shown["kernels"] == "ref", shown
-    report = ok(d, "shadow", "report")
-    steps = shown["usage"]["completion"]
-    assert (report["steps"], report["batches"], report["other_batches"], report["failures"]) == (steps, steps, 0, 0), report
-    assert report["against_active"] and "attn" in report["same"] and "hc_pre" not in report["same"], report
-    ops = by(report["ops"], "op", "phase", "output")
-    for phase in ["prefill", "decode"]:
-        y = ops[("hc_pre", phase, "y")]
-        # what bf16 hyper-connections are known to be off by
-        assert 3e-4 < y["mean"] <= y["worst"] < 3e-2 and y["cosine"] > 0.999, y
-        assert y["worst_request"] == request and 0 <= y["worst_token"] < shown["usage"]["prompt"] + steps, y
-        layers = {row["layer"]: row for row in y["layers"]}
-        assert set(layers) == {"0", "1", "2", "3", "4"} and layers[y["worst_layer"]]["relative"] == y["worst"], y
-        print(f"mhc-bf16 beside ref, {phase}: relative {y['mean']:.2e}, worst layer {y['worst']:.2e}, cosine {y['cosine']:.6f}")
-    assert ops[("hc_head", "decode", "y")]["worst_layer"] == "head", ops
-    code, table, _ = d.ctl("shadow", "report")
-    line = next(row for row in table.splitlines() if row.startswith("hc_pre") and "decode" in row)
-    assert code == 0 and "WORST" in table and request in line, table
-
-
-def shadow_and_swaps(d):
-    """It keeps to the set that it was started against; its plugin is in use until it is stopped."""
-    refused(d, 5, "busy", "plugin", "discard", "mhc-bf16")
-    before = ok(d, "shadow", "report")
-    ok(d, "kernels", "use", "all=avx2")
-    ask(d)
-    after = ok(d, "shadow", "report")
-    assert after["other_batches"] == after["steps"] - before["steps"] > 0 and not after["against_active"], after
-    assert after["ops"] == before["ops"] and after["batches"] == before["batches"], after
-    last = ok(d, "shadow", "stop")
-    assert last["ops"] == before["ops"], last
-    refused(d, 1, "no shadow runs", "shadow", "stop")
-    ok(d, "kernels", "use", "all=ref")
-    # a share, evenly spread
-    ok(d, "shadow", "start", "avx2", "--share=0.25")
-    for _ in range(4):
-        ask(d)
-    part = ok(d, "shadow", "stop")
-    assert abs(part["steps_taken"] - part["steps"] / 4) < 3 and part["batches"] == part["steps_taken"], part
-    assert all(o["differing"] == 0 for o in part["ops"]) and len(part["ops"]) > 12, part  # in ref's own bits
-
-
-# ---- compare ----
 
 def compare(d):
     request, _ = ask(d)
@@ -125,7 +56,7 @@ def parting(d):
     """Answers that part: where, and both texts."""
     prompt = written(d, "gibberish", "wug blicket dax toma zav " * 12)
     r = ok(d, "compare", "--prompt", prompt, "--b", "mhc-bf16,attn_scores=bf16,index_key=f32,index_topk=2,act_quant=none",
-           "--tokens", "400")
+           "--tokens", "200")
     at, (a, b) = r["first_difference"], r["answers"]
     assert at, "the answers are the same"
     assert a["ids"][:at["token"]] == b["ids"][:at["token"]], r
@@ -136,6 +67,15 @@ def parting(d):
     assert rows and all(0 < x < 1 for x in rows), r
     code, table, _ = d.ctl("compare", "--prompt", prompt, "--b", "mhc-bf16", "--tokens", "2")
     assert code == 0 and all(word in table for word in ["first_difference", "DRIFT", "ANSWER", "hc_post"]), table
+
+
+def cold_and_warm(d):
+    """What it needs is warmed, as for the active set."""
+    hello = written(d, "hello", "Hello")
+    ok(d, "plugin", "state", "mhc-bf16", "cold")
+    refused(d, 1, "intent-cold", "compare", "--prompt", hello, "--b", "mhc=mhc-bf16")
+    ok(d, "plugin", "state", "mhc-bf16", "auto")
+    assert ok(d, "compare", "--prompt", hello, "--b", "mhc=mhc-bf16", "--tokens", "1")["b"] == "mhc=mhc-bf16"
 
 
 def bounds(d):
@@ -170,9 +110,8 @@ def bounds(d):
 with Daemon(plugins=["mhc-bf16", "avx2"]) as d:
     for name in ["mhc-bf16", "avx2"]:
         ok(d, "plugin", "load", name)
-    shadow(d)
-    shadow_and_swaps(d)
     compare(d)
     parting(d)
+    cold_and_warm(d)
     bounds(d)
 print("ok")

@@ -4,7 +4,7 @@
 #ifndef ENGINE_COMPARE_STORE_H
 #define ENGINE_COMPARE_STORE_H
 
-#include "engine/model/compare.h"
+#include "engine/beside/compare.h"
 #include "engine/model/model.h"
 
 struct compare_store {

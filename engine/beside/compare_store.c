@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * compare_store.c - A's streams, experts and rows of one step, kept for B to be held against.
  * Threads: as compare.h. Locks: none. */
-#include "engine/model/compare_store.h"
+#include "engine/beside/compare_store.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 

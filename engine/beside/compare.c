@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * compare.c - one prompt through two kernel sets with their numerics, then a greedy answer of each.
  * Threads: one, with a pool of its own. Locks: none. */
-#include "engine/model/compare.h"
+#include "engine/beside/compare.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
-#include "engine/model/compare_store.h"
+#include "engine/beside/compare_store.h"
 
 #include <errno.h>
 #include <math.h>
@@ -298,7 +298,8 @@ static void compare_close(struct compare *c)
 
 static void compare_result_init(struct compare_result *r, const struct compare_options *o)
 {
-	*r = (struct compare_result){ .n_prompt = o->n_tokens, .n_layer = o->model->config->n_layers, .first_diff = -1 };
+	*r = (struct compare_result){ .n_prompt = o->n_tokens, .n_layer = o->model->config->n_layers,
+				      .first_diff = -1 };
 	r->logits.worst_pos = -1;
 	r->layer = mem_new((size_t)r->n_layer * sizeof *r->layer);
 	for (int side = 0; side < 2; side++)

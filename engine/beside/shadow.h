@@ -7,7 +7,7 @@
 #ifndef ENGINE_SHADOW_H
 #define ENGINE_SHADOW_H
 
-#include "engine/model/beside.h"
+#include "engine/beside/beside.h"
 
 struct shadow;
 
@@ -35,6 +35,7 @@ struct shadow_report {
 	struct beside_row *row;             /* [n_row] */
 	int n_row;
 };
+/* A copy of the figures, while steps go on; the caller's, to be given to shadow_report_fini(). */
 void shadow_report(struct shadow *s, struct shadow_report *ret_r);
 void shadow_report_fini(struct shadow_report *r);
 
