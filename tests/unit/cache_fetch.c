@@ -263,6 +263,30 @@ static void with_all_bad_everything_is_computed(void **state)
 	assert_int_equal(stats().blocks, 0);
 }
 
+/* Whole, and of the right tokens, but made to stand elsewhere: a state of that length would be read beyond its end. */
+static void a_block_of_another_depth_is_not_taken(void **state)
+{
+	uint8_t bytes[4096];
+	char path[256];
+	ssize_t n;
+	int fd;
+
+	(void)state;
+	kit_serve(&kit, &four, 1 << 1 | 1 << 3);
+	restart(20);
+	for (int kind = 0; kind < CACHE_FILE_N_KIND; kind++) {
+		file_of(&four, 3, (enum cache_file_kind)kind, path);
+		fd = open(path, O_RDWR);
+		n = read(fd, bytes, sizeof bytes);
+		assert_true(n > CACHE_FILE_HEADER && n < (ssize_t)sizeof bytes);
+		bytes[177] = 4; /* its edge: 4 * 256 tokens */
+		cache_file_seal(bytes, (size_t)n);
+		assert_int_equal(pwrite(fd, bytes, (size_t)n, 0), n);
+		close(fd);
+	}
+	expect(&four, 0, 3, CACHE_BROKEN);
+}
+
 /* ---- while it waits ---- */
 
 static void lookup_only(struct kit_run *r, const struct kit_prompt *p)
@@ -397,6 +421,7 @@ int main(void)
 		T(with_a_bad_block_an_earlier_state_serves),
 		T(with_a_bad_state_an_earlier_one_serves),
 		T(with_all_bad_everything_is_computed),
+		T(a_block_of_another_depth_is_not_taken),
 		T(a_path_let_go_stops_reading),
 		T(who_gives_up_goes_on_with_what_there_is),
 		T(two_can_wait_for_the_same),
