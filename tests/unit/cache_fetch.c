@@ -345,6 +345,34 @@ static void who_gives_up_goes_on_with_what_there_is(void **state)
 	expect(&four, 4, 4, CACHE_HIT);
 }
 
+/* Blocks that come are told at once: what is slow is told from what hangs. */
+static void who_waits_sees_blocks_come(void **state)
+{
+	struct diskkit_hold first, second;
+	struct cache_disk_name n;
+	struct kit_run r;
+
+	(void)state;
+	kit_serve(&kit, &four, 1 << 1 | 1 << 3);
+	restart(20);
+	name_of(&four, 2, CACHE_FILE_BLOCK, &n);
+	diskkit_hold(&disk, &first);
+	lookup_only(&r, &four);
+	diskkit_hold_after(&disk, &second);
+	assert_int_equal(r.find.matched, 0);
+	cache_disk_drop(disk.d, &n.key); /* so that it asks twice, and is held between */
+	diskkit_let_go(&first);
+	diskkit_held(&second);
+	assert_false(cache_ready(kit.cache, r.path, &r.find));
+	assert_int_equal(r.find.matched, 2 * SEQUENCE_BLOCK);
+	assert_true(r.find.waiting);
+	diskkit_let_go(&second);
+	while (!cache_ready(kit.cache, r.path, &r.find))
+		sched_yield();
+	assert_int_equal(r.find.reused, 2 * SEQUENCE_BLOCK);
+	kit_release(&kit, &r);
+}
+
 static void count_ready(void *arg)
 {
 	atomic_fetch_add((atomic_int *)arg, 1);
@@ -424,6 +452,7 @@ int main(void)
 		T(a_block_of_another_depth_is_not_taken),
 		T(a_path_let_go_stops_reading),
 		T(who_gives_up_goes_on_with_what_there_is),
+		T(who_waits_sees_blocks_come),
 		T(two_can_wait_for_the_same),
 		T(what_was_evicted_on_purpose_does_not_come_back),
 	};
