@@ -58,7 +58,9 @@ int base64_get(struct buf *out, const char *text, size_t len)
 
 	for (size_t i = 0; i < len && !rc; i += 4)
 		rc = base64_group(out, text + i, i + 4 < len ? 3 : 3 - pad);
-	if (rc)
+	if (rc && out->data) {
 		out->len = before;
+		out->data[before] = '\0';
+	}
 	return rc;
 }

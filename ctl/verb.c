@@ -400,6 +400,10 @@ static void verb_usage_option(const struct verb_arg *a, struct buf *out)
 		buf_adds(out, " [--NAME VALUE]...");
 		return;
 	}
+	if (a->here && !strcmp(a->name, "output")) {
+		buf_adds(out, " -o FILE");
+		return;
+	}
 	buf_adds(out, " [--");
 	for (const char *s = a->name; *s; s++)
 		buf_addc(out, *s == '_' ? '-' : *s);

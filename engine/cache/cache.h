@@ -61,7 +61,8 @@ void cache_free(struct cache **c);
 /* Pins the path of tokens [0, n) under the numbers. Never fails: without memory or blocks the path is empty. */
 void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n,
 	struct cache_path **ret_p, struct cache_find *ret_f);
-/* Has all that was asked of the disk come, or failed? True at once where nothing was. Then *ret_f is the final word. */
+/* Has all that was asked of the disk come, or failed? True at once where nothing was. Then *ret_f is the final word;
+ * until then only ret_f->matched is set, and grows with each block that comes. */
 bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f);
 /* Waits no longer: *ret_f is the final word, with what has come until now. Not needed before cache_release(). */
 void cache_give_up(struct cache *c, struct cache_path *p, struct cache_find *ret_f);

@@ -311,6 +311,8 @@ bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f
 	ready = !p->fetch;
 	if (ready)
 		*ret_f = p->find;
+	else
+		ret_f->matched = (int64_t)p->end->depth * SEQUENCE_BLOCK;
 	lock_drop(&c->lock);
 	return ready;
 }

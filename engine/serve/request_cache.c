@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define REQUEST_CACHE_STATES 8              /* every so many blocks a state */
-#define REQUEST_CACHE_WAIT_NS 5000000000LL  /* for the disk */
+#define REQUEST_CACHE_WAIT_NS 5000000000LL  /* for the disk's next block: a long path comes for longer, but it comes */
 
 /* ---- memory ---- */
 
@@ -77,10 +77,13 @@ void request_cache_lookup(struct request *r)
 void request_cache_poll(struct request *r)
 {
 	struct request_cache *c = &r->cache;
+	int64_t matched = c->find.matched;
 
 	if (!r->task.held || !c->path)
 		return;
 	r->task.held = !cache_ready(r->env->cache, c->path, &c->find);
+	if (c->find.matched > matched)
+		c->wait_until = clock_ns() + REQUEST_CACHE_WAIT_NS;
 	if (r->task.held && clock_ns() >= c->wait_until) {
 		cache_give_up(r->env->cache, c->path, &c->find);
 		r->task.held = false;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The prefix cache by dsv4ctl: counters, tree, dumps that numpy reads, verification of good and of spoilt rows, removal."""
+import base64
 import gzip
 import json
 import os
@@ -267,6 +268,39 @@ def removed(d, blocks, end):
     assert ask(d, FILLER + "Who are you?")[1] == 0
 
 
+# ---- what happens meanwhile ----
+
+def meanwhile():
+    """A dump that has begun is finished, whatever is evicted; work whose caller left is given up, also when all ends."""
+    with Daemon() as d:
+        ask(d, "All work and no play makes Jack a dull boy. " * 180)
+        end = ok(d, "cache", "tree", "--max", "20000")["blocks"][-1]
+        assert end["tokens"] > 1500 and end["state"], end
+        path = os.path.join(d.dir, "dump")
+        ok(d, "cache", "dump", end["key"], "-o", path)
+        with Control(d.control) as c:
+            replies = c.calls("io.dsv4.Cache.Dump", id=end["key"])
+            parts = [next(replies)]
+            assert parts[0]["progress"]["done"] * 4 < parts[0]["progress"]["total"], parts[0]["progress"]
+            assert ok(d, "cache", "clear")["left"] == 0 == ok(d, "cache", "stats")["bytes"]
+            parts += replies
+        with open(path, "rb") as f:
+            assert b"".join(base64.b64decode(p["part"]) for p in parts[:-1]) == f.read()
+        ask(d, "All work and no play makes Jack a dull boy. " * 180)
+        with Control(d.control) as c:
+            steps = c.calls("io.dsv4.Cache.Verify", id=end["key"])
+            while next(steps)["progress"]["op"] != "compute":
+                pass
+        assert ok(d, "cache", "verify", end["parent"])["verdict"] == "pass"
+        assert [x for x in d.log().splitlines() if "Cache.Verify" in x and "result=RC_CANCELLED" in x], d.log()
+        with Control(d.control) as c:
+            steps = c.calls("io.dsv4.Cache.Verify", id=end["key"])
+            while next(steps)["progress"]["op"] != "compute":
+                pass
+            d.process.terminate()
+            assert d.process.wait(60) == 0
+
+
 # ---- rows that went bad where no checksum tells ----
 
 def spoil(path):
@@ -320,5 +354,6 @@ with tempfile.TemporaryDirectory() as tmp:
         verified(d, blocks)
         removed(d, blocks, end)
         assert "wug" not in d.log(), "a prompt was logged"
+    meanwhile()
     spoilt(tmp)
 print("ok")

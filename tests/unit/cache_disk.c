@@ -239,6 +239,19 @@ static int64_t mtime(uint32_t seed, int i)
 	return st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec;
 }
 
+/* As it is deleted from its end, and however long writing it took. */
+static void a_path_is_newest_at_its_beginning(void **state)
+{
+	(void)state;
+	diskkit_open(&kit);
+	for (int n = 1; n <= 6; n++) {
+		diskkit_write(&kit, 1, n, 1);
+		diskkit_drain(&kit);
+	}
+	for (int i = 1; i < 6; i++)
+		assert_true(mtime(1, i) < mtime(1, i - 1));
+}
+
 /* Reading, or being put again, makes a path new, its beginning newest; nothing is written for it. */
 static void uses_survive_a_restart(void **state)
 {
@@ -443,6 +456,7 @@ int main(void)
 		T(what_was_dropped_does_not_come_back),
 		T(bytes_on_disk_have_a_limit),
 		T(the_longest_unused_is_deleted_first),
+		T(a_path_is_newest_at_its_beginning),
 		T(uses_survive_a_restart),
 		T(a_lower_limit_holds_at_once),
 		T(with_no_room_for_one_file_nothing_is_written),

@@ -263,6 +263,30 @@ static void with_all_bad_everything_is_computed(void **state)
 	assert_int_equal(stats().blocks, 0);
 }
 
+/* Whole, and of the right tokens, but made to stand elsewhere: a state of that length would be read beyond its end. */
+static void a_block_of_another_depth_is_not_taken(void **state)
+{
+	uint8_t bytes[4096];
+	char path[256];
+	ssize_t n;
+	int fd;
+
+	(void)state;
+	kit_serve(&kit, &four, 1 << 1 | 1 << 3);
+	restart(20);
+	for (int kind = 0; kind < CACHE_FILE_N_KIND; kind++) {
+		file_of(&four, 3, (enum cache_file_kind)kind, path);
+		fd = open(path, O_RDWR);
+		n = read(fd, bytes, sizeof bytes);
+		assert_true(n > CACHE_FILE_HEADER && n < (ssize_t)sizeof bytes);
+		bytes[177] = 4; /* its edge: 4 * 256 tokens */
+		cache_file_seal(bytes, (size_t)n);
+		assert_int_equal(pwrite(fd, bytes, (size_t)n, 0), n);
+		close(fd);
+	}
+	expect(&four, 0, 3, CACHE_BROKEN);
+}
+
 /* ---- while it waits ---- */
 
 static void lookup_only(struct kit_run *r, const struct kit_prompt *p)
@@ -319,6 +343,34 @@ static void who_gives_up_goes_on_with_what_there_is(void **state)
 		kit_publish(&kit, &r, i == 3);
 	kit_release(&kit, &r);
 	expect(&four, 4, 4, CACHE_HIT);
+}
+
+/* Blocks that come are told at once: what is slow is told from what hangs. */
+static void who_waits_sees_blocks_come(void **state)
+{
+	struct diskkit_hold first, second;
+	struct cache_disk_name n;
+	struct kit_run r;
+
+	(void)state;
+	kit_serve(&kit, &four, 1 << 1 | 1 << 3);
+	restart(20);
+	name_of(&four, 2, CACHE_FILE_BLOCK, &n);
+	diskkit_hold(&disk, &first);
+	lookup_only(&r, &four);
+	diskkit_hold_after(&disk, &second);
+	assert_int_equal(r.find.matched, 0);
+	cache_disk_drop(disk.d, &n.key); /* so that it asks twice, and is held between */
+	diskkit_let_go(&first);
+	diskkit_held(&second);
+	assert_false(cache_ready(kit.cache, r.path, &r.find));
+	assert_int_equal(r.find.matched, 2 * SEQUENCE_BLOCK);
+	assert_true(r.find.waiting);
+	diskkit_let_go(&second);
+	while (!cache_ready(kit.cache, r.path, &r.find))
+		sched_yield();
+	assert_int_equal(r.find.reused, 2 * SEQUENCE_BLOCK);
+	kit_release(&kit, &r);
 }
 
 static void count_ready(void *arg)
@@ -397,8 +449,10 @@ int main(void)
 		T(with_a_bad_block_an_earlier_state_serves),
 		T(with_a_bad_state_an_earlier_one_serves),
 		T(with_all_bad_everything_is_computed),
+		T(a_block_of_another_depth_is_not_taken),
 		T(a_path_let_go_stops_reading),
 		T(who_gives_up_goes_on_with_what_there_is),
+		T(who_waits_sees_blocks_come),
 		T(two_can_wait_for_the_same),
 		T(what_was_evicted_on_purpose_does_not_come_back),
 	};

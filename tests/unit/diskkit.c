@@ -288,7 +288,7 @@ bool diskkit_exists(const char *path)
 
 /* ---- holding the thread ---- */
 
-static bool diskkit_held(void *arg, struct cache_disk_item *item)
+static bool diskkit_stay(void *arg, struct cache_disk_item *item)
 {
 	struct diskkit_hold *h = arg;
 
@@ -304,16 +304,26 @@ static bool diskkit_held(void *arg, struct cache_disk_item *item)
 	return true;
 }
 
-void diskkit_hold(struct diskkit *k, struct diskkit_hold *h)
+void diskkit_hold_after(struct diskkit *k, struct diskkit_hold *h)
 {
 	memset(h, 0, sizeof *h);
 	pthread_mutex_init(&h->m, NULL);
 	pthread_cond_init(&h->c, NULL);
-	cache_disk_read(k->d, NULL, 0, diskkit_held, h);
+	cache_disk_read(k->d, NULL, 0, diskkit_stay, h);
+}
+
+void diskkit_held(struct diskkit_hold *h)
+{
 	pthread_mutex_lock(&h->m);
 	while (!h->held)
 		pthread_cond_wait(&h->c, &h->m);
 	pthread_mutex_unlock(&h->m);
+}
+
+void diskkit_hold(struct diskkit *k, struct diskkit_hold *h)
+{
+	diskkit_hold_after(k, h);
+	diskkit_held(h);
 }
 
 void diskkit_let_go(struct diskkit_hold *h)

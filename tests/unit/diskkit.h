@@ -59,6 +59,9 @@ bool diskkit_exists(const char *path);
 /* Keeps the disk's thread from doing anything until it is let go. */
 struct diskkit_hold { pthread_mutex_t m; pthread_cond_t c; bool held, let_go, gone; };
 void diskkit_hold(struct diskkit *k, struct diskkit_hold *h);
+/* The same in two steps: holds it after what it has to read now; waits until it does. */
+void diskkit_hold_after(struct diskkit *k, struct diskkit_hold *h);
+void diskkit_held(struct diskkit_hold *h);
 void diskkit_let_go(struct diskkit_hold *h);
 
 #endif
