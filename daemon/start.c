@@ -181,7 +181,12 @@ static void start_next(struct start *s)
 	int r;
 
 	if (!one && !s->planned) {
-		start_plan(s, state_unclean(d->state) && json_is_object(d->kernels->good));
+		bool good = json_is_object(d->kernels->good);
+
+		if (state_unclean(d->state) && !good)
+			log_event(LOG_LV_WARN, "unclean_start", "why=%s",
+				  LOGQ("the last run did not end in order, and no kernel set is last-good"));
+		start_plan(s, state_unclean(d->state) && good);
 		return;
 	}
 	if (!one) {

@@ -236,7 +236,7 @@ def last_good(d):
     write(os.path.join(d.dir, "state", "last-good.json"), '{"name": 3}')
     d.stop(signal.SIGKILL)
     d.start()
-    assert ok(d, "status")["last_good"] == "" and "last_good_unreadable" in d.log()
+    assert ok(d, "status")["last_good"] == "" and "last_good_unreadable" in d.log() and "unclean_start" in d.log()
 
 
 def ends(d, expected, text):
