@@ -115,7 +115,8 @@ int engine_compare(struct engine *e, const struct engine_compare_options *o, str
 
 struct engine_status {
 	int running, queued, draining, failed; /* failed: the engine stopped for good; see why_failed */
-	uint64_t steps, epoch;
+	uint64_t steps;
+	uint64_t epoch;           /* rises when the numbers change that the next request gets: cache_numbers.h */
 	/* The active set since it was activated: steps that it ran in whole or in part, forward passes of it that a
 	 * kernel failed. And such passes of any set, since the start. */
 	uint64_t set_steps, set_failures, kernel_failures;

@@ -84,21 +84,15 @@ static int engine_may_repin(struct engine *e, const struct kset *ks, const struc
 
 /* ---- changing ---- */
 
-/* Do both compute the same, slot by slot? */
-static bool engine_same_set(const struct kset *a, const struct kset *b)
+/* Does the cache's identity of the numbers differ? */
+static bool engine_other_numbers(const struct kset *a, const struct numerics *na, const struct kset *b,
+	const struct numerics *nb)
 {
-	for (int op = 0; op < DSV4_N_OP; op++)
-		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
-			for (int wf = 0; wf < DSV4_N_WFMT; wf++) {
-				const struct kset_slot *x = kset_slot(a, (enum dsv4_op)op, (enum dsv4_phase)ph,
-					(enum dsv4_wfmt)wf);
-				const struct kset_slot *y = kset_slot(b, (enum dsv4_op)op, (enum dsv4_phase)ph,
-					(enum dsv4_wfmt)wf);
+	uint8_t ida[32], idb[32];
 
-				if (x->fn != y->fn || x->provider != y->provider)
-					return false;
-			}
-	return true;
+	cache_numbers(a, na, ida);
+	cache_numbers(b, nb, idb);
+	return memcmp(ida, idb, sizeof ida) != 0;
 }
 
 int engine_numerics_set(struct engine *e, const char *name, const char *value, struct buf *why)
@@ -110,7 +104,7 @@ int engine_numerics_set(struct engine *e, const char *name, const char *value, s
 	n = e->numerics;
 	rc = numerics_set(&n, name, value, why);
 	if (rc == 0) {
-		e->count.epoch += !numerics_same_state(&n, &e->numerics);
+		e->count.epoch += engine_other_numbers(e->kset, &e->numerics, e->kset, &n);
 		e->numerics = n;
 	}
 	lock_drop(&e->lock);
@@ -122,7 +116,7 @@ static struct kset *engine_install(struct engine *e, struct kset *ks, const stru
 {
 	struct kset *old = e->kset;
 
-	e->count.epoch += !engine_same_set(ks, old) || !numerics_same_state(n, &e->numerics);
+	e->count.epoch += engine_other_numbers(old, &e->numerics, ks, n);
 	e->kset = ks;
 	e->numerics = *n;
 	if (ks != old)

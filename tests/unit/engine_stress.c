@@ -20,6 +20,7 @@
 #define THREADS 4
 #define REQUESTS 50 /* per thread */
 #define PROMPT 24
+#define COMMON 150 /* tokens with which every other prompt begins, so that the cache has something to share */
 #define ANSWER 8
 
 /* What the stress wants of one request, drawn from its number. */
@@ -84,9 +85,11 @@ static void stress_spec(uint64_t seed, struct generation_spec *s, int32_t *promp
 
 	memset(s, 0, sizeof *s);
 	s->tokens = prompt;
-	s->n_tokens = 1 + (int)stress_random(seed, PROMPT);
-	for (i = 0; i < s->n_tokens; i++)
-		prompt[i] = 260 + (int32_t)stress_random(seed + 7 * (uint64_t)i, 1700);
+	if (stress_random(seed + 13, 2))
+		while (s->n_tokens < COMMON)
+			prompt[s->n_tokens++] = 300;
+	for (i = 1 + (int)stress_random(seed, PROMPT); i > 0; i--)
+		prompt[s->n_tokens++] = 260 + (int32_t)stress_random(seed + 7 * (uint64_t)i, 1700);
 	s->max_tokens = 1 + (int)stress_random(seed + 1, ANSWER);
 	s->parse = stress_random(seed + 2, 2);
 	s->sampling.temperature = (float)stress_random(seed + 3, 3) / 2;
@@ -127,7 +130,7 @@ static void *stress_run(void *arg)
 		struct stress_client *c = calloc(1, sizeof *c);
 		struct generation_spec s;
 		struct generation *g;
-		int32_t prompt[PROMPT];
+		int32_t prompt[COMMON + PROMPT];
 		int rc;
 
 		lock_init(&c->lock, "client");
@@ -175,10 +178,11 @@ static void nothing_is_left_behind(void **state)
 {
 	const char *top = getenv("top_srcdir");
 	struct engine_options o = { .prefill_chunk = 32, .max_running = 6, .max_queued = 3, .n_threads = 2,
-				    .ring_requests = 20 };
+				    .ring_requests = 20, .cache_bytes = 500 << 10 };
 	struct stress_thread t[THREADS];
 	struct engine *e = NULL;
 	struct engine_status st;
+	struct cache_stats c;
 	struct buf why = { 0 };
 	char dir[4096];
 	int i;
@@ -218,6 +222,9 @@ static void nothing_is_left_behind(void **state)
 	assert_int_equal(st.errors, 0);
 	assert_true(st.cancelled > 0);
 	assert_int_equal(st.state_bytes, 0);
+	cache_stats(engine_cache(e), &c);
+	assert_int_equal(c.pinned, 0);
+	assert_true(c.bytes <= c.budget && c.published > 0 && c.tokens_reused > 0);
 	engine_close(&e);
 }
 

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: MIT
+ * engine_cache_live.c - tests of the prefix cache beside what changes while it is used: kernel sets, requests side by
+ * side, deadlines, a restart; and of what a request tells of it.
+ * Threads: this one and the engine's; made for the sanitizer builds, too. */
+#include "engine/base/rc.h"
+#include "plugins/ref/ref.h"
+#include "tests/unit/warmkit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- kernels ---- */
+
+/* Other numbers than ref's, so that a mixture shows. */
+static int test_scaled_attn(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_attn *a)
+{
+	int rc = ref_attn(x, host, a);
+
+	for (int64_t i = 0; i < (int64_t)a->n_tok * a->n_head * a->dim; i++)
+		a->out[i] *= 1.25f;
+	return rc;
+}
+
+#define TEST_PLUGIN(var, name_, numerics_, tag_, f) \
+	static const struct dsv4_op_entry var##_ops[] = { \
+		{ .size = sizeof(struct dsv4_op_entry), .op = DSV4_OP_attn, .phases = 3, .wfmts = ~0u, \
+		  .numerics = numerics_, .tag = tag_, .fn = (dsv4_any_f *)f }, \
+	}; \
+	static const struct dsv4_plugin var##_plugin = { \
+		.magic = DSV4_PLUGIN_MAGIC, .size = sizeof(struct dsv4_plugin), .abi_major = DSV4_ABI_MAJOR, \
+		.abi_minor = DSV4_ABI_MINOR, .n_op = 1, .signature = DSV4_BUILD_SIGNATURE, .name = name_, \
+		.version = "1", .cpu = "", .gpu = "", .op = var##_ops, \
+	}; \
+	static struct provider var
+
+TEST_PLUGIN(exact, "exact", DSV4_EXACT, "fp32", ref_attn);
+TEST_PLUGIN(scaled, "scaled", DSV4_LOSSY, "scaled", test_scaled_attn);
+TEST_PLUGIN(rescaled, "rescaled", DSV4_LOSSY, "scaled", test_scaled_attn);
+
+/* The attention of this provider in a phase, -1: in both; NULL: ref again. */
+static void test_use(struct engine *e, struct provider *p, int phase, bool at_step)
+{
+	const struct kset_overlay ov = { .family = DSV4_ATTENTION, .phase = phase, .provider = p };
+	struct buf why = { 0 };
+	struct kset *ks;
+
+	if (kset_build(&ov, p ? 1 : 0, &ks, &why) || engine_activate(e, &ks, NULL, at_step, &why))
+		fail_msg("%s", buf_str(&why));
+}
+
+static struct engine *cold;
+
+static int test_init(void **state)
+{
+	struct engine_options o = { 0 };
+
+	(void)state;
+	provider_init(&exact, &exact_plugin, NULL);
+	provider_init(&scaled, &scaled_plugin, NULL);
+	provider_init(&rescaled, &rescaled_plugin, NULL);
+	cold = warm_open(&o);
+	return 0;
+}
+
+/* Each test begins with ref on the cold one. */
+static int test_setup(void **state)
+{
+	(void)state;
+	test_use(cold, NULL, -1, false);
+	return 0;
+}
+
+static int test_fini(void **state)
+{
+	(void)state;
+	engine_close(&cold);
+	return 0;
+}
+
+static struct engine *test_open(size_t cache_bytes)
+{
+	struct engine_options o = { .cache_bytes = cache_bytes, .prefill_chunk = 96 };
+
+	return warm_open(&o);
+}
+
+static uint64_t test_epoch(struct engine *e)
+{
+	struct engine_status s;
+
+	engine_status(e, &s);
+	return s.epoch;
+}
+
+/* Asks under the engine's set; the answer must be that of a cold engine with the same set. */
+static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p, int max_tokens)
+{
+	struct kset *ks = engine_kset(e);
+	struct warm_answer a = warm_ask(e, p, max_tokens), b;
+
+	assert_int_equal(engine_activate(cold, &ks, NULL, false, NULL), 0);
+	b = warm_ask(cold, p, max_tokens);
+	warm_same(&a, &b);
+	return a;
+}
+
+/* ---- kernel sets between turns ---- */
+
+static void exact_kernels_keep_the_cache_and_lossy_ones_have_their_own(void **state)
+{
+	static const struct {
+		struct provider *use;
+		int epoch, cached;
+		const char *miss;
+	} turn[] = {
+		{ NULL,      1, 0,   "cold" },
+		{ &exact,    1, 256, "hit" },     /* ref's bits */
+		{ &scaled,   2, 0,   "numbers" },
+		{ &scaled,   2, 256, "hit" },
+		{ &rescaled, 3, 0,   "numbers" }, /* the same tag, but another's */
+		{ NULL,      4, 256, "hit" },
+		{ &scaled,   5, 256, "hit" },
+	};
+	struct engine *e = test_open(WARM_ENOUGH);
+	struct warm_prompt p = { .n = 0 };
+
+	(void)state;
+	warm_grow(&p, 3, 300);
+	for (size_t i = 0; i < sizeof turn / sizeof *turn; i++) {
+		struct warm_answer a;
+
+		test_use(e, turn[i].use, -1, false);
+		assert_int_equal(test_epoch(e), turn[i].epoch);
+		a = test_ask(e, &p, 3);
+		assert_int_equal(a.usage.cached_tokens, turn[i].cached);
+		assert_string_equal(a.view.miss_reason, turn[i].miss);
+	}
+	warm_idle(e);
+	engine_close(&e);
+}
+
+/* A prompt would have been prefilled: where decoding has other bits, its blocks are not published. */
+static void decoded_blocks_are_kept_only_if_prefill_has_their_bits(void **state)
+{
+	struct provider *use[] = { NULL, &scaled };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct engine *e = test_open(WARM_ENOUGH);
+		struct warm_prompt p = { .n = 0 };
+		struct warm_answer a;
+
+		test_use(e, use[i], DSV4_DECODE, false);
+		warm_grow(&p, 4, 150);
+		a = test_ask(e, &p, 120);
+		warm_grow_answer(&p, &a);
+		warm_grow(&p, 5, 20);
+		a = test_ask(e, &p, 3);
+		assert_int_equal(a.usage.cached_tokens, i ? 128 : 256);
+		engine_close(&e);
+	}
+}
+
+/* ---- kernel sets at a step ---- */
+
+struct test_swap {
+	struct engine *engine;
+	struct provider *to;
+	int tokens;
+};
+
+/* On the engine thread, after each token. */
+static void test_swap(void *arg)
+{
+	struct test_swap *s = arg;
+
+	if (--s->tokens == 0)
+		test_use(s->engine, s->to, -1, true);
+}
+
+static void test_swapped(struct provider *from, struct provider *to, int cached)
+{
+	struct engine *e = test_open(WARM_ENOUGH);
+	struct test_swap swap = { e, to, 60 };
+	struct warm_prompt p = { .n = 0 };
+	struct generation_spec s;
+	struct generation *g;
+	struct warm_answer a;
+
+	test_use(e, from, -1, false);
+	warm_grow(&p, 6, 150);
+	s = warm_spec(&p, 150);
+	s.notify = test_swap;
+	s.arg = &swap;
+	g = warm_submit(e, &s);
+	a = warm_read(e, &g);
+	assert_int_equal(a.finish, GEN_LENGTH);
+	assert_true(swap.tokens <= 0);
+	warm_idle(e);
+	test_use(e, from, -1, false);
+	warm_grow_answer(&p, &a);
+	a = test_ask(e, &p, 3);
+	assert_int_equal(a.usage.cached_tokens, cached);
+	engine_close(&e);
+}
+
+static void after_a_swap_at_a_step_only_the_same_numbers_are_published(void **state)
+{
+	(void)state;
+	test_swapped(NULL, &exact, 256);
+	test_swapped(&scaled, &rescaled, 128);
+}
+
+/* ---- side by side ---- */
+
+#define TEST_CLIENTS 8
+
+/* All are submitted before any is read. */
+static void test_wave(struct engine *e, const struct warm_prompt *p, struct warm_answer *ret_a)
+{
+	struct generation *g[TEST_CLIENTS];
+
+	for (int i = 0; i < TEST_CLIENTS; i++) {
+		struct generation_spec s = warm_spec(&p[i], 4);
+
+		g[i] = warm_submit(e, &s);
+	}
+	for (int i = 0; i < TEST_CLIENTS; i++) {
+		ret_a[i] = warm_read(e, &g[i]);
+		assert_int_equal(ret_a[i].finish, GEN_LENGTH);
+	}
+	warm_idle(e);
+}
+
+static void requests_with_a_common_beginning_share_it(void **state)
+{
+	static const size_t budget[] = { WARM_ENOUGH, 1 << 20, 300 << 10 };
+	struct warm_prompt p[TEST_CLIENTS] = { { .n = 0 } };
+	struct warm_answer want[TEST_CLIENTS], a[TEST_CLIENTS];
+
+	(void)state;
+	for (int i = 0; i < TEST_CLIENTS; i++) {
+		warm_grow(&p[i], 7, 200);
+		warm_grow(&p[i], 20 + (uint32_t)i, 90);
+		want[i] = warm_ask(cold, &p[i], 4);
+	}
+	for (size_t b = 0; b < sizeof budget / sizeof *budget; b++) {
+		struct engine *e = test_open(budget[b]);
+		struct cache_stats c;
+
+		for (int wave = 0; wave < 2; wave++) {
+			test_wave(e, p, a);
+			for (int i = 0; i < TEST_CLIENTS; i++) {
+				warm_same(&a[i], &want[i]);
+				if (wave == 1 && budget[b] == WARM_ENOUGH)
+					assert_int_equal(a[i].usage.cached_tokens, 256);
+			}
+		}
+		cache_stats(engine_cache(e), &c);
+		if (budget[b] == WARM_ENOUGH)
+			assert_int_equal(c.blocks, 1 + TEST_CLIENTS); /* the common one once */
+		engine_close(&e);
+	}
+}
+
+/* What a waiting request found is still there when its turn comes, whatever those before it publish. */
+static void what_waits_keeps_what_it_found(void **state)
+{
+	struct engine_options o = { .cache_bytes = 1 << 20, .max_running = 1, .prefill_chunk = 96 };
+	struct warm_prompt mine = { .n = 0 };
+	struct warm_answer want, a;
+	struct generation *before[4], *g;
+	struct generation_spec s;
+	struct cache_stats c;
+	struct engine *e = warm_open(&o);
+
+	(void)state;
+	warm_grow(&mine, 8, 300);
+	want = warm_ask(e, &mine, 3);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct warm_prompt p = { .n = 0 };
+
+		warm_grow(&p, 30 + i, 700);
+		s = warm_spec(&p, 2);
+		before[i] = warm_submit(e, &s);
+	}
+	s = warm_spec(&mine, 3);
+	g = warm_submit(e, &s);
+	for (int i = 0; i < 4; i++)
+		warm_read(e, &before[i]);
+	a = warm_read(e, &g);
+	warm_same(&a, &want);
+	assert_int_equal(a.usage.cached_tokens, 256);
+	cache_stats(engine_cache(e), &c);
+	assert_true(c.evicted_blocks + c.evicted_states + c.refused > 0);
+	warm_idle(e);
+	engine_close(&e);
+}
+
+/* ---- what a request tells ---- */
+
+static struct warm_answer test_chat(struct engine *e, const char *first, const char *last, struct buf *ret_prompt,
+	struct token_ids *ret_ids)
+{
+	struct generation_spec s = { .max_tokens = 2, .parse = true };
+	struct generation *g;
+	struct warm_answer a;
+	struct record *r;
+
+	s.messages = json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system", "content", first,
+		"role", "user", "content", "Grüße, 世界! 🙂", "role", "assistant", "content", last, "role", "user", "content",
+		first);
+	s.sampling.top_p = s.sampling.repetition_penalty = 1;
+	g = warm_submit(e, &s);
+	r = engine_record(e, generation_id(g));
+	a = warm_read(e, &g);
+	buf_clear(ret_prompt);
+	record_prompt(r, ret_prompt);
+	free(ret_ids->id);
+	*ret_ids = (struct token_ids){ 0 };
+	record_tokens(r, &ret_ids->id, &ret_ids->n);
+	record_unref(&r);
+	json_decref(s.messages);
+	return a;
+}
+
+/* The byte is where the first token that differs begins, in the text as it was rendered. */
+static void the_first_differing_byte_is_in_the_rendered_text(void **state)
+{
+	static const char *const last[] = { "Wie heißt die Stadt? Oslo 🏔", "Wie heißt die Stadt? Osaka 🏯",
+					    "Wie heißen die Städte?", "日本語で答えて" };
+	struct engine *e = test_open(WARM_ENOUGH);
+	struct buf first = { 0 }, a = { 0 }, b = { 0 }, text = { 0 };
+	struct token_ids ia = { 0 }, ib = { 0 };
+
+	(void)state;
+	for (int i = 0; i < 40; i++)
+		buf_printf(&first, "Zeile %d: naïve façade, ελληνικά, 🙂. ", i);
+	test_chat(e, buf_str(&first), last[0], &a, &ia);
+	for (size_t i = 1; i < sizeof last / sizeof *last; i++) {
+		struct warm_answer w = test_chat(e, buf_str(&first), last[i], &b, &ib);
+		int64_t at = w.view.first_diff_byte;
+		int k = 0;
+
+		assert_string_equal(w.view.miss_reason, "no-state"); /* as yet nothing had branched off there */
+		assert_true(at > 128 && at < (int64_t)b.len);
+		assert_memory_equal(a.data, b.data, (size_t)at);
+		while (ia.id[k] == ib.id[k])
+			k++;
+		buf_clear(&text);
+		tokenizer_decode(engine_tokenizer(e), ib.id, k, false, &text);
+		assert_int_equal(text.len, at);
+		assert_memory_equal(text.data, b.data, (size_t)at);
+		/* Else the next would be compared with this one, too. */
+		cache_clear(engine_cache(e));
+		test_chat(e, buf_str(&first), last[0], &a, &ia);
+	}
+	free(ia.id);
+	free(ib.id);
+	buf_fini(&first);
+	buf_fini(&a);
+	buf_fini(&b);
+	buf_fini(&text);
+	engine_close(&e);
+}
+
+/* ---- deadlines ---- */
+
+static void a_deadline_ends_what_runs_and_what_waits(void **state)
+{
+	struct engine_options o = { .max_running = 1, .cache_bytes = WARM_ENOUGH };
+	struct engine *e = warm_open(&o);
+	struct warm_prompt p = { .n = 0 };
+	struct generation_spec s;
+	struct generation *g[2]; /* one runs, one waits */
+	struct engine_status st;
+	struct gen_event ev = { .kind = GEN_EV_CONTENT };
+
+	(void)state;
+	warm_grow(&p, 9, 40);
+	s = warm_spec(&p, 0); /* all that fits: far more than a second's */
+	s.sampling.logprobs = false;
+	s.deadline = 1;
+	g[0] = warm_submit(e, &s);
+	g[1] = warm_submit(e, &s);
+	for (int i = 0; i < 2; i++) {
+		do {
+			gen_event_fini(&ev);
+			assert_int_equal(generation_wait(g[i], &ev, -1), 0);
+		} while (ev.kind != GEN_EV_FINISH);
+		assert_int_equal(ev.finish, GEN_ERROR);
+		assert_int_equal(ev.rc, RC_TIMEOUT);
+		assert_string_equal(ev.text, "not done within 1 s");
+		gen_event_fini(&ev);
+		generation_unref(&g[i]);
+	}
+	warm_idle(e);
+	engine_status(e, &st);
+	assert_int_equal(st.errors, 2);
+	engine_close(&e);
+}
+
+/* ---- disk ---- */
+
+static void test_remove(const char *dir)
+{
+	struct buf cmd = { 0 };
+
+	buf_printf(&cmd, "rm -rf '%s'", dir);
+	assert_int_equal(system(buf_str(&cmd)), 0);
+	buf_fini(&cmd);
+}
+
+static void a_conversation_goes_on_after_a_restart(void **state)
+{
+	char dir[] = "/tmp/engine_cache.XXXXXX";
+	struct engine_options o = { .cache_bytes = WARM_ENOUGH, .cache_disk_bytes = 1 << 30, .prefill_chunk = 96 };
+	struct warm_prompt p = { .n = 0 };
+	struct cache_stats c;
+	struct warm_answer a;
+	struct engine *e;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	o.cache_dir = dir;
+	for (int run = 0; run < 3; run++) {
+		int before = (p.n - 1) / SEQUENCE_BLOCK * SEQUENCE_BLOCK;
+
+		e = warm_open(&o);
+		assert_non_null(engine_cache_disk(e));
+		warm_grow(&p, 40 + (uint32_t)run, 200);
+		a = test_ask(e, &p, 5);
+		assert_int_equal(a.usage.cached_tokens, run ? before : 0);
+		cache_stats(engine_cache(e), &c);
+		assert_int_equal(c.fetched, a.usage.cached_tokens / SEQUENCE_BLOCK);
+		warm_grow_answer(&p, &a);
+		warm_idle(e);
+		engine_close(&e);
+	}
+	test_remove(dir);
+}
+
+/* No disk is no reason not to serve; it is told. */
+static void an_unusable_cache_directory_is_told_and_left_out(void **state)
+{
+	struct engine_options o = { .cache_bytes = WARM_ENOUGH, .cache_dir = "/dev/null/cache" };
+	struct warm_prompt p = { .n = 0 };
+	struct engine *e = warm_open(&o);
+
+	(void)state;
+	assert_null(engine_cache_disk(e));
+	assert_non_null(strstr(engine_cache_disk_why(e), "/dev/null/cache"));
+	warm_grow(&p, 1, 200);
+	test_ask(e, &p, 2);
+	assert_int_equal(test_ask(e, &p, 2).usage.cached_tokens, 128);
+	engine_close(&e);
+}
+
+/* ---- computing afresh ---- */
+
+static void recomputed_blocks_have_the_cached_bits(void **state)
+{
+	struct engine *e = test_open(WARM_ENOUGH);
+	struct sequence_layout l;
+	struct warm_prompt p = { .n = 0 };
+	struct cache_entry *entry;
+	struct cache_copy copy;
+	struct sequence *s = NULL;
+	atomic_bool cancel = true;
+	struct buf why = { 0 };
+	int n, compared = 0;
+
+	(void)state;
+	sequence_layout_init(&l, engine_config(e));
+	warm_grow(&p, 11, 300);
+	test_ask(e, &p, 2);
+	n = cache_tree(engine_cache(e), &entry, 10);
+	assert_int_equal(n, 2);
+	assert_int_equal(cache_get(engine_cache(e), &entry[1].key, &copy), 0);
+	assert_int_equal(engine_recompute(e, copy.token, copy.n_token, &cancel, &s, &why), RC_CANCELLED);
+	assert_null(s);
+	assert_int_equal(engine_recompute(e, copy.token, copy.n_token, NULL, &s, &why), 0);
+	assert_int_equal(sequence_pos(s), 256);
+	for (int64_t i = 0; i < copy.n_block; i++) {
+		struct sequence_block *b = sequence_share(s, i);
+
+		assert_ptr_not_equal(b, copy.block[i]);
+		for (int y = 0; y < l.n_layer; y++)
+			for (int k = 0; k < SEQUENCE_N_ROWS; k++) {
+				const float *x = sequence_block_rows(&l, b, y, (enum sequence_rows)k);
+
+				if (!x)
+					continue;
+				assert_memory_equal(x, sequence_block_rows(&l, copy.block[i], y, (enum sequence_rows)k),
+					(size_t)(SEQUENCE_BLOCK / l.layer[y].ratio * l.layer[y].dim[k]) * sizeof *x);
+				compared++;
+			}
+		sequence_block_unref(&b);
+	}
+	assert_true(compared >= 2);
+	sequence_free(&s);
+	cache_copy_fini(&copy);
+	free(entry);
+	buf_fini(&why);
+	engine_close(&e);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(exact_kernels_keep_the_cache_and_lossy_ones_have_their_own, test_setup),
+		cmocka_unit_test_setup(decoded_blocks_are_kept_only_if_prefill_has_their_bits, test_setup),
+		cmocka_unit_test_setup(after_a_swap_at_a_step_only_the_same_numbers_are_published, test_setup),
+		cmocka_unit_test_setup(requests_with_a_common_beginning_share_it, test_setup),
+		cmocka_unit_test_setup(what_waits_keeps_what_it_found, test_setup),
+		cmocka_unit_test_setup(the_first_differing_byte_is_in_the_rendered_text, test_setup),
+		cmocka_unit_test_setup(a_deadline_ends_what_runs_and_what_waits, test_setup),
+		cmocka_unit_test_setup(a_conversation_goes_on_after_a_restart, test_setup),
+		cmocka_unit_test_setup(an_unusable_cache_directory_is_told_and_left_out, test_setup),
+		cmocka_unit_test_setup(recomputed_blocks_have_the_cached_bits, test_setup),
+	};
+	return cmocka_run_group_tests(tests, test_init, test_fini);
+}
