@@ -27,7 +27,7 @@ struct cache_disk_options {
 	const char *model_id;
 	size_t bytes;              /* of all files; the longest unused are deleted first */
 	size_t write_rate;         /* bytes per second, averaged over a minute; 0: no limit */
-	int max_queued;            /* blocks waiting to be written, of 256 MiB together; more are dropped and counted; 0: 64 */
+	int max_queued;            /* blocks waiting to be written, of 256 MiB together; more are dropped, counted; 0: 64 */
 };
 
 /* A block as it is handed over in either direction; the references belong to whoever has the struct. */
@@ -52,8 +52,8 @@ bool cache_disk_has(struct cache_disk *d, const struct cache_key *k, bool *ret_s
 void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item);
 /* Queues the reading of keys [0, n), in that order, the state of the last that has a good one. fn runs on the disk's
  * thread, no lock held, once per block read, with references that it takes over, and at the end with NULL; after a file
- * that is bad or missing, or when fn returns false, the rest is not read. Keys are what their tokens say, and a state ends where its block does;
- * how deep a block is (item->edge) is for the reader to check. */
+ * that is bad or missing, or when fn returns false, the rest is not read. Keys are what their tokens say, and a state
+ * ends where its block does; how deep a block is (item->edge) is for the reader to check. */
 typedef bool cache_disk_read_f(void *arg, struct cache_disk_item *item);
 void cache_disk_read(struct cache_disk *d, const struct cache_key *key, int64_t n, cache_disk_read_f *fn, void *arg);
 /* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. */

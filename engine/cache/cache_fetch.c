@@ -70,9 +70,9 @@ static void cache_fetch_within(struct cache_fetch *f, const struct cache_node *a
 }
 
 /* As many blocks, with a state after them, as the budget could hold now. */
-static int cache_fetch_room(struct cache *c)
+static int cache_fetch_room(struct cache *c, int64_t edge)
 {
-	size_t state = sequence_state_bytes(c->o.layout, SEQUENCE_BLOCK), need, blocks = 0;
+	size_t state = sequence_state_bytes(c->o.layout, edge), need, blocks = 0;
 
 	lock_take(&c->lock);
 	need = c->held_bytes + state;
@@ -87,10 +87,13 @@ static bool cache_fetch_plan(struct cache_fetch *f, const struct cache_node *at,
 	const int32_t *token)
 {
 	int64_t most = (f->n - 1) / SEQUENCE_BLOCK; /* a token must be left to compute */
-	int far = end->depth + cache_fetch_room(f->cache);
+	int far;
 
 	f->next = end->depth + 1;
 	f->last = 0;
+	if (most <= 0)
+		return false;
+	far = end->depth + cache_fetch_room(f->cache, most * SEQUENCE_BLOCK);
 	cache_fetch_beyond(f, end, token, most < far ? (int)most : far);
 	if (!f->last)
 		cache_fetch_within(f, at, end, most < INT32_MAX ? (int)most : INT32_MAX);
