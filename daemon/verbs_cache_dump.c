@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DUMP_PART (192u << 10) /* bytes; its base64 has a third more */
+#define DUMP_PART (48u << 10) /* bytes; its base64 has a third more. A socket takes a few of them at once */
 
 struct cache_dump_job {
 	struct cache_dump *dump;

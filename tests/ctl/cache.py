@@ -273,9 +273,9 @@ def removed(d, blocks, end):
 def meanwhile():
     """A dump that has begun is finished, whatever is evicted; work whose caller left is given up, also when all ends."""
     with Daemon() as d:
-        ask(d, "All work and no play makes Jack a dull boy. " * 180)
-        end = ok(d, "cache", "tree", "--max", "20000")["blocks"][-1]
-        assert end["tokens"] > 1500 and end["state"], end
+        ask(d, "All work and no play makes Jack a dull boy. " * 70)
+        end = ok(d, "cache", "tree")["blocks"][-1]
+        assert end["tokens"] > 600 and end["state"], end
         path = os.path.join(d.dir, "dump")
         ok(d, "cache", "dump", end["key"], "-o", path)
         with Control(d.control) as c:
@@ -286,7 +286,7 @@ def meanwhile():
             parts += replies
         with open(path, "rb") as f:
             assert b"".join(base64.b64decode(p["part"]) for p in parts[:-1]) == f.read()
-        ask(d, "All work and no play makes Jack a dull boy. " * 180)
+        ask(d, "All work and no play makes Jack a dull boy. " * 70)
         with Control(d.control) as c:
             steps = c.calls("io.dsv4.Cache.Verify", id=end["key"])
             while next(steps)["progress"]["op"] != "compute":
