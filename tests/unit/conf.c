@@ -45,7 +45,10 @@ static void all_kinds(void **state)
 		"[probe.longgen]\n"
 		"maxrun_fail = 20\n"
 		"[daemon]\n"
-		"state = /s";
+		"state = /s\n"
+		"[cache]\n"
+		"memory = 3K\n"
+		"disk = /d";
 	struct conf c;
 	struct buf why = { 0 };
 	int n = 0;
@@ -60,6 +63,10 @@ static void all_kinds(void **state)
 	assert_int_equal(conf_int(&c, CONF_ring_bytes), 2 << 20);
 	assert_int_equal(conf_int(&c, CONF_mode), 0666);
 	assert_string_equal(conf_text(&c, CONF_state), "/s");
+	assert_int_equal(conf_int(&c, CONF_memory), 3 << 10);
+	assert_string_equal(conf_text(&c, CONF_disk), "/d");
+	assert_int_equal(conf_set(&c, CONF_memory, "auto", &why), 0);
+	assert_int_equal(conf_int(&c, CONF_memory), CONF_AUTO);
 	assert_true(c.given[CONF_state]);
 	assert_false(c.given[CONF_control]);
 	for (int i = 0; i < CONF_MAX_NUMERICS; i++)
@@ -95,6 +102,9 @@ static const struct {
 	{ "[daemon]\nlisten = host:8420\n", "no IP address" },
 	{ "[daemon]\nlisten = 127.0.0.1:70000\n", "no port" },
 	{ "[control]\nmode = 0888\n", "within 0 to 0777" },
+	{ "[cache]\nmemory = some\n", "f:2: memory: 'some' is not within 0 to" },
+	{ "[cache]\nmemory = 1T\n", "within" },
+	{ "[cache]\ndisk = maybe\n", "f:2: disk: 'maybe' is neither yes, no nor an absolute path" },
 	{ "[numerics]\nindex_key = fp5\n", "f:2: " },
 	{ "[numerics]\nnothing = 1\n", "f:2: " },
 	{ "[numerics]\nindex_topk = 4\nindex_topk = 4\n", "f:3: index_topk: given twice" },

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- kernels ---- */
@@ -443,6 +444,48 @@ static void a_conversation_goes_on_after_a_restart(void **state)
 	test_remove(dir);
 }
 
+static void test_model_id(const char *dir, char id[80])
+{
+	struct engine_options o = { .model_dir = dir };
+	struct engine *e = NULL;
+	struct buf why = { 0 };
+
+	if (engine_open(&o, &e, &why))
+		fail_msg("%s", buf_str(&why));
+	snprintf(id, 80, "%s", cache_model_id(engine_cache(e)));
+	engine_close(&e);
+}
+
+/* A copy is the same model; with one bit of its last weight another, it is another. */
+static void another_model_has_another_id(void **state)
+{
+	char dir[] = "/tmp/engine_cache.XXXXXX", a[80], b[80], byte;
+	struct buf text = { 0 };
+	FILE *f;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	buf_printf(&text, "cp '%s'/etc/tiny/*.json '%s'/etc/tiny/*.safetensors %s", getenv("top_srcdir"),
+		getenv("top_srcdir"), dir);
+	assert_int_equal(system(buf_str(&text)), 0);
+	test_model_id(dir, b);
+	snprintf(a, sizeof a, "%s", cache_model_id(engine_cache(cold)));
+	assert_string_equal(a, b);
+	buf_clear(&text);
+	buf_printf(&text, "%s/model-00002-of-00002.safetensors", dir);
+	assert_int_equal(chmod(buf_str(&text), 0600), 0);
+	assert_non_null(f = fopen(buf_str(&text), "r+b"));
+	assert_int_equal(fseek(f, -1, SEEK_END), 0);
+	byte = (char)(fgetc(f) ^ 1);
+	assert_int_equal(fseek(f, -1, SEEK_END), 0);
+	assert_int_equal(fwrite(&byte, 1, 1, f), 1);
+	assert_int_equal(fclose(f), 0);
+	test_model_id(dir, b);
+	assert_string_not_equal(a, b);
+	buf_fini(&text);
+	test_remove(dir);
+}
+
 /* No disk is no reason not to serve; it is told. */
 static void an_unusable_cache_directory_is_told_and_left_out(void **state)
 {
@@ -511,6 +554,7 @@ static void recomputed_blocks_have_the_cached_bits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(another_model_has_another_id, test_setup),
 		cmocka_unit_test_setup(exact_kernels_keep_the_cache_and_lossy_ones_have_their_own, test_setup),
 		cmocka_unit_test_setup(decoded_blocks_are_kept_only_if_prefill_has_their_bits, test_setup),
 		cmocka_unit_test_setup(after_a_swap_at_a_step_only_the_same_numbers_are_published, test_setup),
