@@ -19,6 +19,7 @@ import threading
 
 import plugins
 from daemon import Daemon
+from turns import Answer, config, fast_kernels, idle
 
 COUNT = int(os.environ.get("CONVERSATIONS", "24"))
 SEED = int(os.environ.get("SEED", "1"))
@@ -29,54 +30,6 @@ WORDS = ("poppy river seven the of codeword remember weather in Prague print fil
          "\n\n if (x < y) return; and so it goes").split(" ")
 TOOLS = [{"type": "function", "function": {"name": name, "description": "Does " + name, "parameters": {
     "type": "object", "properties": {"what": {"type": "string"}}}}} for name in ("look", "write")]
-
-
-def config(path, **cache):
-    """What a daemon starts with; the ring is short, so that it is soon full."""
-    lines = ["[daemon]", "ring_requests = 64", "[plugins]", "load = " + cache.pop("load", ""), "[kernels]",
-             "use = " + cache.pop("use", ""), "[cache]", *(f"{k} = {v}" for k, v in cache.items())]
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("\n".join(line for line in lines if not line.endswith(" = ")) + "\n")
-
-
-def tokens(d, request):
-    code, out, err = d.ctl("--json", "request", "tokens", request)
-    assert code == 0, (request, code, err)
-    return json.loads(out)
-
-
-class Answer:
-    """A streamed answer, read to its end or to where its client hangs up: `cut` events, None for never."""
-
-    def __init__(self, d, body, cut=None):
-        self.request, self.finish, self.logprobs, self.content, self.reasoning = None, None, [], "", ""
-        self.ids = self.cached = None
-        stream = d.stream(body, timeout=600)
-        assert stream.status == 200, (stream.status, stream.line())
-        if cut == 0:
-            stream.vanish()
-            return
-        for n, data in enumerate(stream, 1):
-            if data == "[DONE]":
-                self.ids = tokens(d, self.request)
-                return
-            self.event(json.loads(data))
-            if n == cut:
-                stream.vanish()
-                return
-        raise AssertionError("the stream ended without [DONE]")
-
-    def event(self, e):
-        assert "error" not in e, e
-        self.request = e["id"]
-        if e.get("usage"):
-            self.cached = e["usage"]["prompt_tokens_details"]["cached_tokens"]
-        for c in e["choices"]:
-            self.content += c["delta"].get("content") or ""
-            self.reasoning += c["delta"].get("reasoning_content") or ""
-            self.finish = c["finish_reason"] or self.finish
-            for part in (c.get("logprobs") or {}).values():
-                self.logprobs += [p["logprob"] for p in part or []]
 
 
 class Conversation:
@@ -121,14 +74,8 @@ class Run:
         self.compared = self.cut = self.reused = 0
 
     def compare(self, number, body, a):
-        b = Answer(self.cold, body)
-        assert b.cached == 0, b.cached
-        for what in ("finish", "content", "reasoning", "logprobs"):
-            x, y = getattr(a, what), getattr(b, what)
-            assert x == y, f"SEED={SEED}, conversation {number}, {a.cached} tokens reused: {what}\nwarm {x}\ncold {y}\n" \
-                           f"{json.dumps(body, ensure_ascii=False)}"
-        assert (a.ids["prompt"], a.ids["output"]) == (b.ids["prompt"], b.ids["output"]), (SEED, number, a.ids, b.ids)
-        assert a.ids["output"] and a.ids["prompt"], a.ids
+        a.same(Answer(self.cold, body),
+               f"SEED={SEED}, conversation {number}\n{json.dumps(body, ensure_ascii=False)}")
 
     def lead(self, number, system):
         c = Conversation(number, system)
@@ -153,20 +100,9 @@ class Run:
                 done.result()
 
 
-def idle(d):
-    """Nothing is left of the requests; returns what the process holds."""
-    assert d.ctl("wait", "idle", "--timeout", "60")[0] == 0
-    status = json.loads(d.ctl("--json", "status")[1])
-    assert status["state_bytes"] == 0 and status["requests"]["errors"] == 0, status
-    cache = json.loads(d.ctl("--json", "cache", "stats")[1])
-    assert cache["pinned"] == 0 and cache["bytes"] <= cache["budget"], cache
-    assert (cache.get("disk") or {}).get("bad", 0) == 0, cache
-    return plugins.rss_anon(d.process.pid), len(plugins.descriptors(d.process.pid))
-
-
 def main(folder):
     draw = random.Random(SEED)
-    fast = {"load": "avx2", "use": "all=avx2"} if "avx2" in plugins.shipped() else {}
+    fast = fast_kernels()
     paths = [os.path.join(folder, name) for name in ("warm.conf", "cold.conf")]
     config(paths[1], memory="0", disk="no", **fast)
     env = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
