@@ -2,7 +2,7 @@
 """Random conversations: whatever was cached, cut off, edited or killed before, an answer is the cold one.
 
 Several clients at once lead conversations of several turns that go back, change what was said, switch thinking and
-tools, and hang up in the middle of an answer; between the rounds the daemon is killed and comes back with another
+tools, and hang up in the middle of an answer; an operator clears and verifies the cache and swaps kernels; between the rounds the daemon is killed and comes back with another
 budget and its disk. Each answer that was completed is asked for again from a daemon without a cache: the prompt's
 and the answer's token ids and its logprobs must be the same; a seed makes the drawn ones comparable as well.
 
@@ -54,7 +54,8 @@ class Conversation:
             self.tools = not self.tools
         self.messages.append({"role": "user", "content": self.words(1, 70)})
         body = {"messages": list(self.messages), "temperature": self.draw.choice([0, 0, 0, 0.8]), "logprobs": True,
-                "seed": self.draw.randint(1, 1 << 30), "max_tokens": self.draw.randint(1, 50), "ignore_eos": self.draw.random() < .5,
+                "seed": self.draw.randint(1, 1 << 30), "max_tokens": self.draw.randint(1, 50),
+                "ignore_eos": self.draw.random() < .5,
                 "thinking": {"type": "enabled" if self.thinking else "disabled"},
                 "stream_options": {"include_usage": True}}
         return {**body, "tools": TOOLS} if self.tools else body
@@ -68,8 +69,8 @@ class Conversation:
 
 
 class Run:
-    def __init__(self, warm, cold):
-        self.warm, self.cold = warm, cold
+    def __init__(self, warm, cold, fast):
+        self.warm, self.cold, self.fast = warm, cold, fast
         self.lock = threading.Lock()
         self.compared = self.cut = self.reused = 0
 
@@ -77,10 +78,21 @@ class Run:
         a.same(Answer(self.cold, body),
                f"SEED={SEED}, conversation {number}\n{json.dumps(body, ensure_ascii=False)}")
 
+    def operate(self, draw):
+        """What an operator may do at any time; the kernels have the same bits."""
+        words = draw.choice([["cache", "clear"], ["cache", "verify"], ["kernels", "use", "all=ref", "--at", "step"],
+                             ["kernels", "use", "all=avx2", "--at", "step"]])
+        if "all=avx2" in words and not self.fast:
+            return
+        code, out, err = self.warm.ctl(*words, timeout=600)
+        assert code == 0, (words, code, out, err)
+
     def lead(self, number, system):
         c = Conversation(number, system)
         for _ in range(c.draw.randint(2, 5)):
             body = c.say()
+            if c.draw.random() < .1:
+                self.operate(c.draw)
             cut = c.draw.choice([0, 0, 1, 2, 5, 20]) if c.draw.random() < .2 else None
             a = Answer(self.warm, body, cut)
             if a.ids:
@@ -108,12 +120,12 @@ def main(folder):
     env = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
     warm = Daemon("--config", paths[0], env=env)
     with Daemon("--config", paths[1], env=env) as cold:
-        run, rounds = Run(warm, cold), [list(range(n, min(n + ROUND, COUNT))) for n in range(0, COUNT, ROUND)]
+        run, rounds = Run(warm, cold, fast), [list(range(n, min(n + ROUND, COUNT))) for n in range(0, COUNT, ROUND)]
         for i, numbers in enumerate(rounds):
             # the exact kernels go on with what others left on the disk; the last round has room for everything
             config(paths[0], memory=BUDGETS[-1] if i == len(rounds) - 1 else draw.choice(BUDGETS), write_rate="0",
                    disk=draw.choice(["yes", "yes", "no"]), disk_bytes=draw.choice(["1M", "64M"]),
-                   **draw.choice([fast, fast, fast, {}]))
+                   **draw.choice([fast, fast, fast, {k: v for k, v in fast.items() if k == "load"}]))
             warm.start()
             run.round(numbers)
             if i < len(rounds) - 1:
