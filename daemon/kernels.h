@@ -5,6 +5,7 @@
 #define DAEMON_KERNELS_H
 
 #include "daemon/ops.h"
+#include "daemon/start.h"
 #include "engine/engine.h"
 
 #include <jansson.h>
@@ -40,7 +41,8 @@ struct kernels {
 	uint64_t good_generation;  /* of the set that is last-good; 0: none of this process */
 	uint64_t good_tried;       /* of the set last written, or not to be written */
 	bool good_writing;
-	bool from_good;            /* this run began with last-good */
+	enum start_from from;      /* what this run began with */
+	bool proven;               /* start_tick() has nothing left to do */
 };
 
 struct kernels *kernels_new(void);

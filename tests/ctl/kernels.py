@@ -207,6 +207,29 @@ def choosing(d):
     ok(d, "param", "set", "attn_scores=fp32")
 
 
+def crashes(d):
+    """A last-good set that crashes again and again is given up, and so is what is configured."""
+    for unclean, (origin, kernels, line) in enumerate([
+        ("last_good", "mhc=mhc-bf16", "<5>started_from_last_good"), ("last_good", "mhc=mhc-bf16", "<5>started_from_last_good"),
+        ("configuration", "ref", "<3>started_from_configuration"), ("ref", "ref", "<3>started_from_ref"),
+        ("ref", "ref", "<3>started_from_ref"),
+    ], 1):
+        d.stop(signal.SIGKILL)
+        d.start()
+        status = ok(d, "status")
+        assert (status["started_from"], status["kernels"]) == (origin, kernels) and ask(d) == kernels, (unclean, status)
+        assert any(text.startswith(line) and f"unclean_ends={unclean} " in text for text in d.log().splitlines()), d.log()
+    # an end in order ends the row
+    assert d.stop() == 0
+    d.start()
+    assert ok(d, "status")["started_from"] == "configuration"
+    d.stop(signal.SIGKILL)
+    d.start()
+    assert ok(d, "status")["started_from"] == "last_good"
+    assert d.stop() == 0
+    d.start()
+
+
 def last_good(d):
     """After a crash: the last set that proved itself, not the one that the operator had just swapped in."""
     ok(d, "param", "set", "good_steps=2")
@@ -227,6 +250,7 @@ def last_good(d):
     d.start()
     status = ok(d, "status")
     assert (status["started_from"], status["kernels"], status["last_good"]) == ("configuration", "ref", "mhc=mhc-bf16"), status
+    crashes(d)
     # last-good that cannot be had
     with open(os.path.join(d.plugins, "mhc-bf16.so"), "ab") as f:
         f.write(b"\0")
