@@ -79,7 +79,8 @@ void kernels_tick(struct daemon *d);
 /* Adds "FAMILY[.PHASE]=PLUGIN", or "all=PLUGIN" (each family it offers something for), to ov[0..*n), which has room for
  * KSET_MAX_OVERLAYS; "all=ref" empties it. RC_INVALID, RC_NOT_FOUND, RC_PLUGIN, RC_KERNEL, RC_TOO_LARGE. */
 int kernels_spec_add(struct daemon *d, const char *spec, struct kset_overlay *ov, int *n, struct buf *why);
-/* The name after the "="; RC_INVALID when there is none. */
+/* The name after the "=", whether or not there is such a plugin. RC_INVALID for the form, an unknown family or phase:
+ * asked first, as those are not the plugin's fault. */
 int kernels_spec_plugin(const char *spec, const char **ret_name, struct buf *why);
 /* The overlay as it would be typed. */
 void kernels_spec_print(const struct kset_overlay *ov, struct buf *out);

@@ -184,7 +184,7 @@ static int compare_job_request_prompt(struct compare_job *j, const char *id, str
 	int n_prompt, r = 0;
 
 	if (!rec)
-		return buf_why(why, RC_NOT_FOUND, "no request '%.64s': unknown, or no longer kept", id);
+		return buf_why(why, RC_NOT_FOUND, "no request '%.96s': unknown, or no longer kept", id);
 	record_tokens(rec, &ids, &n_prompt);
 	for (int i = 0; i < n_prompt && !r; i++)
 		r = token_ids_try(&j->prompt, ids[i]);
