@@ -310,6 +310,25 @@ def configured(d):
     assert ok(d, "status")["started_from"] == "configuration"
 
 
+def many_families(d):
+    """A plugin that serves several families is loaded once, not once for each, when a start goes back to it."""
+    shutil.copy(os.path.join(os.environ["top_builddir"], "tests/plugins/good.so"), d.plugins)
+    assert d.stop() == 0
+    d.start()
+    ok(d, "plugin", "load", "good")
+    ok(d, "param", "set", "good_steps=2")
+    ok(d, "kernels", "use", "all=good")
+    ask(d)
+    until(lambda: ok(d, "kernels", "list")["last_good"] == "all=good", "last good")
+    d.stop(signal.SIGKILL)
+    before = d.log().count("plugin_warm name=good ")
+    d.start()
+    assert ok(d, "status")["kernels"] == ask(d) == "all=good", ok(d, "status")
+    assert d.log().count("plugin_warm name=good ") == before + 1, d.log()
+    assert d.stop() == 0
+    d.start()
+
+
 def state_directories(d):
     """One daemon to a state directory; none at all, and requests are served all the same."""
     other = Daemon("--state", os.path.join(d.dir, "state"))
@@ -322,7 +341,7 @@ def state_directories(d):
 
 
 with Daemon(plugins=["mhc-bf16", "indexer-bf16", "indexer-fp8"]) as d:
-    for part in (inspecting, leaving, using, niceness, refusals, temperatures, replacing, choosing, last_good, configured,
-                 state_directories):
+    for part in (inspecting, leaving, using, niceness, refusals, temperatures, replacing, choosing, last_good,
+                 many_families, configured, state_directories):
         part(d)
 print("ok")
