@@ -173,6 +173,14 @@ static int ctl_verdict_exit(json_t *params)
 	return !strcmp(v, "fail") ? CTL_PROBE_FAIL : CTL_PROBE_WARN;
 }
 
+/* A file that would be refused is no failure of the call, but a script asks just that. */
+static int ctl_reply_exit(const struct ctl *c, json_t *params)
+{
+	if (ctl_tells_progress(c))
+		return ctl_verdict_exit(params);
+	return json_is_false(json_object_get(params, "accepted")) ? CTL_ERROR : CTL_OK;
+}
+
 static int ctl_show_reply(const struct ctl *c, const struct varlink_reply *r)
 {
 	struct buf text = { 0 };
@@ -186,7 +194,7 @@ static int ctl_show_reply(const struct ctl *c, const struct varlink_reply *r)
 		fwrite(buf_str(&text), 1, text.len, stdout);
 		buf_fini(&text);
 	}
-	return ctl_tells_progress(c) ? ctl_verdict_exit(r->params) : CTL_OK;
+	return ctl_reply_exit(c, r->params);
 }
 
 /* ---- one call ---- */

@@ -137,17 +137,17 @@ int probe_option_set(const char *probe, const char *option, const char *value, j
 	json_t *v;
 
 	if (!probe_exists(probe))
-		return buf_why(why, RC_NOT_FOUND, "no probe named \"%.64s\"", probe);
+		return buf_why(why, RC_NOT_FOUND, "no probe named \"%.96s\"", probe);
 	o = probe_option_find(probe, option);
 	if (!o)
-		return buf_why(why, RC_INVALID, "probe %s has no option \"%.64s\"", probe, option);
+		return buf_why(why, RC_INVALID, "probe %s has no option \"%.96s\"", probe, option);
 	v = probe_parse(o->type, value);
 	if (v) {
 		json_object_set_new(options, option, v);
 		return 0;
 	}
 	probe_option_limits(o->type, &limits);
-	buf_why(why, RC_INVALID, "option %s of probe %s: \"%.64s\" is not %s", option, probe, value,
+	buf_why(why, RC_INVALID, "option %s of probe %s: \"%.96s\" is not %s", option, probe, value,
 		buf_str(&limits));
 	buf_fini(&limits);
 	return RC_INVALID;
@@ -197,7 +197,7 @@ int probe_run(const char *name, json_t *options, const struct probe_peer *peer, 
 	int rc;
 
 	if (!row)
-		return buf_why(why, RC_NOT_FOUND, "no probe named \"%.64s\"", name);
+		return buf_why(why, RC_NOT_FOUND, "no probe named \"%.96s\"", name);
 	run.options = json_object();
 	rc = probe_fill_options(name, options, run.options, why);
 	if (rc == 0) {

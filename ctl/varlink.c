@@ -115,7 +115,7 @@ static int varlink_check_call(struct varlink_call *c, struct buf *why)
 		while (i < sizeof known / sizeof *known && strcmp(key, known[i]) != 0)
 			i++;
 		if (i == sizeof known / sizeof *known)
-			return buf_why(why, RC_INVALID, "%.64s: unknown field", key);
+			return buf_why(why, RC_INVALID, "%.96s: unknown field", key);
 	}
 	r = varlink_method(c->root, &c->method, why);
 	r = r ? r : varlink_params(c->root, &c->params, why);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#define VIEW_MAX_COLUMNS 16
+#define VIEW_MAX_COLUMNS 20
 
 enum view_kind { VIEW_TABLE, VIEW_TEXT, VIEW_JSON, VIEW_REPORT };
 
@@ -63,6 +63,22 @@ static void view_scalar(json_t *v, struct buf *out)
 	}
 }
 
+/* How far kernels are apart is null where it is infinite, as JSON has no such number; and where it is not meant, as
+ * the error of a set of ids, which has an overlap. */
+static bool view_endless(json_t *o, const char *key)
+{
+	static const char *const errors[] = { "mean", "worst", "relative", "max", "worst_row", "kl", "kl_worst" };
+	json_t *error = json_object_get(o, "mean") ? json_object_get(o, "mean") : json_object_get(o, "relative");
+
+	if (!json_is_null(error) || json_is_number(json_object_get(o, "overlap")) ||
+	    !json_integer_value(json_object_get(o, "differing")))
+		return false;
+	for (size_t i = 0; i < mem_countof(errors); i++)
+		if (!strcmp(key, errors[i]))
+			return json_is_null(json_object_get(o, key));
+	return false;
+}
+
 /* Elements of arrays and fields of objects on one line. */
 static void view_value(json_t *v, struct buf *out)
 {
@@ -84,7 +100,10 @@ static void view_value(json_t *v, struct buf *out)
 	}
 	json_object_foreach(v, key, e) {
 		buf_printf(out, "%s%s=", out->len > start ? " " : "", key);
-		view_value(e, out);
+		if (view_endless(v, key))
+			buf_adds(out, "inf");
+		else
+			view_value(e, out);
 	}
 }
 
@@ -168,7 +187,10 @@ static void view_row(struct view_table *t, json_t *outer, json_t *row)
 		struct view_column *c = &t->col[i];
 		struct buf b = { 0 };
 
-		view_formatted(view_get(c->outer ? outer : row, c->path), c->format, &b);
+		if (!c->outer && view_endless(row, c->path))
+			buf_adds(&b, "inf");
+		else
+			view_formatted(view_get(c->outer ? outer : row, c->path), c->format, &b);
 		for (size_t k = 0; k < b.len; k++)
 			b.data[k] = b.data[k] == '\n' ? ' ' : b.data[k];
 		t->cell[at + (size_t)i] = buf_take(&b);

@@ -58,10 +58,11 @@ static json_t *reply_layer(const struct compare_layer *l, int layer)
 
 	reply_set(o, "layer", figures_layer(layer));
 	reply_set(o, "relative", figures_real(op_diff_relative(d)));
-	reply_set(o, "cosine", figures_real(op_diff_cosine(d)));
+	reply_set(o, "cosine", figures_cosine(d));
 	reply_set(o, "max", figures_real(d->max_abs));
 	reply_set(o, "values", json_integer((json_int_t)d->n));
 	reply_set(o, "differing", json_integer((json_int_t)d->n_bits));
+	reply_set(o, "nonfinite", json_integer((json_int_t)d->n_nonfinite));
 	reply_set(o, "worst_token", d->worst_row > 0 ? json_integer(d->worst_at) : json_null());
 	reply_set(o, "experts_overlap", reply_overlap(&l->experts));
 	reply_set(o, "experts_differ", json_integer((json_int_t)l->experts.n_set_differ));
@@ -77,8 +78,10 @@ static json_t *reply_logits(const struct compare_logits *l)
 
 	reply_set(o, "positions", json_integer((json_int_t)l->n));
 	reply_set(o, "relative", figures_real(op_diff_relative(&l->diff)));
-	reply_set(o, "cosine", figures_real(op_diff_cosine(&l->diff)));
+	reply_set(o, "cosine", figures_cosine(&l->diff));
 	reply_set(o, "max", figures_real(l->diff.max_abs));
+	reply_set(o, "differing", json_integer((json_int_t)l->diff.n_bits));
+	reply_set(o, "nonfinite", json_integer((json_int_t)l->diff.n_nonfinite));
 	reply_set(o, "kl", figures_real(l->kl / n));
 	reply_set(o, "kl_worst", figures_real(l->worst_kl));
 	reply_set(o, "kl_worst_token", l->worst_pos < 0 ? json_null() : json_integer(l->worst_pos));

@@ -65,7 +65,7 @@ int conf_split_listen(const char *text, char addr[64], int *ret_port, struct buf
 	long port;
 
 	if (!colon || !colon[1])
-		return buf_why(why, RC_CONFIG, "'%s' is not ADDRESS:PORT", text);
+		return buf_why(why, RC_CONFIG, "'%.96s' is not ADDRESS:PORT", text);
 	if (n > 2 && a[0] == '[' && a[n - 1] == ']') {
 		a++;
 		n -= 2;
@@ -74,7 +74,7 @@ int conf_split_listen(const char *text, char addr[64], int *ret_port, struct buf
 	if (*end || colon[1] < '0' || colon[1] > '9' || port > 65535)
 		return buf_why(why, RC_CONFIG, "'%s' is no port (0 to 65535)", colon + 1);
 	if (n == 0 || n >= 64)
-		return buf_why(why, RC_CONFIG, "'%s' has no address", text);
+		return buf_why(why, RC_CONFIG, "'%.96s' has no address", text);
 	memcpy(addr, a, n);
 	addr[n] = '\0';
 	if (strcmp(addr, "localhost") && inet_pton(AF_INET, addr, bin) != 1 &&
@@ -237,7 +237,7 @@ static int conf_section(struct conf_at *at, char *line, struct buf *why)
 		known |= !strcmp(conf_table[i].section, line);
 	known |= !strcmp(line, "numerics") || (!strncmp(line, "probe.", 6) && probe_exists(line + 6));
 	if (!known || strlen(line) >= sizeof at->section)
-		return buf_why(why, RC_CONFIG, "unknown section [%.64s]", line);
+		return buf_why(why, RC_CONFIG, "unknown section [%.96s]", line);
 	strcpy(at->section, line);
 	return 0;
 }
@@ -264,7 +264,7 @@ static int conf_line(struct conf *c, struct conf_at *at, char *line, struct buf 
 		return conf_section(at, line, why);
 	eq = strchr(line, '=');
 	if (!eq)
-		return buf_why(why, RC_CONFIG, "'%.64s' is not KEY = VALUE", line);
+		return buf_why(why, RC_CONFIG, "'%.96s' is not KEY = VALUE", line);
 	*eq = '\0';
 	return conf_assign(c, at, conf_trim(line), conf_trim(eq + 1), why);
 }

@@ -2,6 +2,7 @@
  * daemon.c - the daemon's life: start, serve, reload, drain, stop.
  * Threads: control (main); the model is opened on ops. Locks: none. */
 #include "daemon/daemon.h"
+#include "daemon/crash.h"
 #include "daemon/kernels.h"
 #include "daemon/last_good.h"
 #include "daemon/plugins.h"
@@ -511,6 +512,7 @@ int daemon_run(const struct daemon_flags *f)
 	d.kernels = kernels_new();
 	must_zero(log_parse_level(conf_text(&d.conf, CONF_log_level), &level));
 	log_set_level(level);
+	crash_log();
 	must_zero(loop_init(&d.loop));
 	log_event(LOG_LV_NOTICE, "starting", "version=%s pid=%d model=%s", PACKAGE_VERSION, (int)getpid(),
 		  LOGQ(conf_text(&d.conf, CONF_model)));

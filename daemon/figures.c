@@ -23,6 +23,11 @@ json_t *figures_real(double v)
 	return isfinite(v) ? json_real(v) : json_null();
 }
 
+json_t *figures_cosine(const struct op_diff *d)
+{
+	return d->n_nonfinite ? json_null() : json_real(op_diff_cosine(d));
+}
+
 json_t *figures_layer(int layer)
 {
 	return layer < 0 ? json_string("head") : json_sprintf("%d", layer);
@@ -40,11 +45,12 @@ static void figures_diff(json_t *o, const char *relative, const struct op_diff *
 
 	figures_set(o, relative, any && !set ? figures_real(op_diff_relative(d)) : json_null());
 	figures_set(o, "max", any && !set ? figures_real(d->max_abs) : json_null());
-	figures_set(o, "cosine", any && !set ? figures_real(op_diff_cosine(d)) : json_null());
+	figures_set(o, "cosine", any && !set ? figures_cosine(d) : json_null());
 	figures_set(o, "overlap", set ? figures_real(op_diff_jaccard(d)) : json_null());
 	figures_set(o, "values", json_integer((json_int_t)d->n));
 	figures_set(o, "differing", json_integer((json_int_t)d->n_bits));
 	figures_set(o, "nans", json_integer((json_int_t)d->n_nan));
+	figures_set(o, "nonfinite", json_integer((json_int_t)d->n_nonfinite));
 }
 
 /* Who had the worst row, and at which position. */

@@ -14,6 +14,8 @@ json_t *figures_ops(const struct beside_row *row, int n);
 json_t *figures_same(const struct beside_row *row, int n);
 /* A number, or null where it is none or infinite. */
 json_t *figures_real(double v);
+/* null where a side has a value that is no finite number, and the other has not the same. */
+json_t *figures_cosine(const struct op_diff *d);
 /* "head" for -1. */
 json_t *figures_layer(int layer);
 

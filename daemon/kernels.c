@@ -301,5 +301,6 @@ void kernels_tick(struct daemon *d)
 {
 	kernels_sweep(d);
 	last_good_tick(d);
+	start_tick(d);
 	plugins_settle(d);
 }

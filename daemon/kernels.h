@@ -5,6 +5,7 @@
 #define DAEMON_KERNELS_H
 
 #include "daemon/ops.h"
+#include "daemon/start.h"
 #include "engine/engine.h"
 
 #include <jansson.h>
@@ -40,7 +41,8 @@ struct kernels {
 	uint64_t good_generation;  /* of the set that is last-good; 0: none of this process */
 	uint64_t good_tried;       /* of the set last written, or not to be written */
 	bool good_writing;
-	bool from_good;            /* this run began with last-good */
+	enum start_from from;      /* what this run began with */
+	bool proven;               /* start_tick() has nothing left to do */
 };
 
 struct kernels *kernels_new(void);
@@ -77,7 +79,8 @@ void kernels_tick(struct daemon *d);
 /* Adds "FAMILY[.PHASE]=PLUGIN", or "all=PLUGIN" (each family it offers something for), to ov[0..*n), which has room for
  * KSET_MAX_OVERLAYS; "all=ref" empties it. RC_INVALID, RC_NOT_FOUND, RC_PLUGIN, RC_KERNEL, RC_TOO_LARGE. */
 int kernels_spec_add(struct daemon *d, const char *spec, struct kset_overlay *ov, int *n, struct buf *why);
-/* The name after the "="; RC_INVALID when there is none. */
+/* The name after the "=", whether or not there is such a plugin. RC_INVALID for the form, an unknown family or phase:
+ * asked first, as those are not the plugin's fault. */
 int kernels_spec_plugin(const char *spec, const char **ret_name, struct buf *why);
 /* The overlay as it would be typed. */
 void kernels_spec_print(const struct kset_overlay *ov, struct buf *out);

@@ -12,14 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+static struct provider *spec_any(void *arg, const char *name)
+{
+	(void)arg;
+	(void)name;
+	return &provider_ref;
+}
+
 int kernels_spec_plugin(const char *spec, const char **ret_name, struct buf *why)
 {
-	const char *eq = strchr(spec, '=');
+	struct kset_overlay one[KSET_MAX_OVERLAYS];
+	int n = 0, r = kset_overlays_add(one, &n, spec, spec_any, NULL, why);
 
-	if (!eq || eq == spec || !eq[1])
-		return buf_why(why, RC_INVALID, "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN or all=PLUGIN", spec);
-	*ret_name = eq + 1;
-	return 0;
+	if (r == 0)
+		*ret_name = strchr(spec, '=') + 1;
+	return r;
 }
 
 /* A plugin that is known but cannot be used now has a better reason than "no plugin is loaded". */
@@ -41,7 +48,6 @@ int kernels_spec_add(struct daemon *d, const char *spec, struct kset_overlay *ov
 	const char *name;
 	int r = kernels_spec_plugin(spec, &name, why);
 
-	/* The form first: a family that does not exist is not the plugin's fault. */
 	r = r ? r : kset_overlays_add(ov, n, spec, plugins_provider, d, why);
 	if (r == RC_NOT_FOUND) {
 		int reason = spec_usable(d, name, why);
@@ -112,7 +118,7 @@ static int spec_resolve(struct daemon *d, const char *text, struct kernels_set *
 		return spec_build(d, text, ret_s, why);
 	if (!strcmp(text, provider_ref.plugin->name) || plugins_find(d, text))
 		return spec_build_all(d, text, ret_s, why);
-	return buf_why(why, RC_NOT_FOUND, "no kernel set or plugin named '%.64s'", text);
+	return buf_why(why, RC_NOT_FOUND, "no kernel set or plugin named '%.96s'", text);
 }
 
 int kernels_resolve(struct daemon *d, const char *text, struct kset **ret_ks, struct buf *why)

@@ -87,6 +87,20 @@ void last_good_read(struct daemon *d)
 
 /* ---- writing ---- */
 
+/* Once per plugin, however many families it serves: each line is loaded, and tried in a child, at the next start. */
+static void last_good_plugin(json_t *plugins, const struct plugin *p)
+{
+	json_t *have;
+	size_t i;
+
+	json_array_foreach(plugins, i, have)
+		if (!strcmp(json_string_value(json_object_get(have, "name")), p->name) &&
+		    !strcmp(json_string_value(json_object_get(have, "sha256")), p->sha256))
+			return;
+	json_array_append_new(plugins, json_pack("{s:s, s:o, s:s}", "name", p->name, "file",
+						 varlink_string(p->path, strlen(p->path)), "sha256", p->sha256));
+}
+
 static json_t *last_good_describe(struct daemon *d, const struct kernels_set *s)
 {
 	json_t *overlays = json_array(), *plugins = json_array();
@@ -99,9 +113,7 @@ static json_t *last_good_describe(struct daemon *d, const struct kernels_set *s)
 		json_array_append_new(overlays, json_string(buf_str(&spec)));
 		buf_fini(&spec);
 		if (p)
-			json_array_append_new(plugins, json_pack("{s:s, s:o, s:s}", "name", p->name, "file",
-								 varlink_string(p->path, strlen(p->path)),
-								 "sha256", p->sha256));
+			last_good_plugin(plugins, p);
 	}
 	return json_pack("{s:s, s:o, s:o}", "name", kset_name(s->kset), "overlays", overlays, "plugins", plugins);
 }

@@ -85,6 +85,14 @@ struct plugin *plugins_find(struct daemon *d, const char *name)
 	return NULL;
 }
 
+int plugins_need(struct daemon *d, const char *name, struct plugin **ret_p, struct buf *why)
+{
+	*ret_p = plugins_find(d, name);
+	if (!*ret_p && strcmp(name, provider_ref.plugin->name) == 0)
+		return buf_why(why, RC_INVALID, "%s is built in: it is always there, and always warm", name);
+	return *ret_p ? 0 : buf_why(why, RC_NOT_FOUND, "no plugin named '%.96s' is loaded", name);
+}
+
 struct plugin *plugins_of(struct daemon *d, const struct provider *provider)
 {
 	list_each(p, &d->plugins->list, struct plugin, node)
@@ -107,7 +115,7 @@ int plugins_usable(struct daemon *d, const char *name, struct plugin **ret_p, st
 	*ret_p = p;
 	if (!p)
 		return strcmp(name, provider_ref.plugin->name) == 0 ? 0 :
-		       buf_why(why, RC_NOT_FOUND, "no plugin named '%.64s' is loaded", name);
+		       buf_why(why, RC_NOT_FOUND, "no plugin named '%.96s' is loaded", name);
 	if (p->intent == INTENT_COLD)
 		return plugin_refuse(why, PLUGIN_REFUSED_intent_cold, "the operator's intent for %s is cold", name);
 	return 0;

@@ -60,6 +60,8 @@ void plugins_free(struct plugins **ps);
 
 /* The newest of a name; NULL when there is none. */
 struct plugin *plugins_find(struct daemon *d, const char *name);
+/* The same for a verb that changes it. RC_NOT_FOUND; RC_INVALID for ref, which nothing changes. */
+int plugins_need(struct daemon *d, const char *name, struct plugin **ret_p, struct buf *why);
 /* Whose mapping this is; NULL for ref. */
 struct plugin *plugins_of(struct daemon *d, const struct provider *p);
 /* A kset_find_f, arg is the daemon: the provider of a warm plugin that kernel sets may be built with. */

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
- * start.c - the kernels that a run begins with: [plugins] load and [kernels] use, or last-good after a crash.
+ * start.c - the kernels that a run begins with: [plugins] load and [kernels] use, or what a crash leads to.
  * Threads: control; plugins are loaded on ops, one after the other. Locks: none.
  *
  * First what `load` names; a plugin that is refused there is an error in the log and nothing more. Then the plugins
- * of the plan that are not there yet. Then the plan's set. When last-good fails, the configuration's plan follows. */
+ * of the plan that are not there yet. Then the plan's set. When last-good fails, the configuration's plan follows.
+ * A set that crashes again and again is given up: last-good may be what crashes. */
 #include "daemon/start.h"
 #include "daemon/daemon.h"
 #include "daemon/kernels.h"
 #include "daemon/last_good.h"
 #include "daemon/plugins.h"
 #include "daemon/state.h"
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
@@ -17,16 +19,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define START_PROVEN_MS 60000
+
 struct start {
 	struct daemon *daemon;
 	void (*done)(struct daemon *d, int rc, const char *why);
 	json_t *load;              /* [{file, sha256}], what is still to be loaded */
 	json_t *use;               /* [SPEC] */
-	bool good;                 /* the plan is last-good */
+	enum start_from from;      /* the plan */
 	bool planned;              /* `load` is the plan's, no more the configuration's list */
 };
 
+static const char *const start_froms[] = { "configuration", "last_good", "ref" };
+
+const char *start_from_name(enum start_from f)
+{
+	return start_froms[f];
+}
+
 /* ---- plans ---- */
+
+static enum start_from start_rung(struct daemon *d)
+{
+	int unclean = state_unclean(d->state);
+
+	if (unclean == 0 || unclean == 3)
+		return START_CONFIGURATION;
+	if (unclean > 3)
+		return START_REF;
+	return json_is_object(d->kernels->good) ? START_LAST_GOOD : START_CONFIGURATION;
+}
 
 static json_t *start_words(const char *text)
 {
@@ -98,27 +120,28 @@ static void start_end(struct start *s, int rc, const char *why)
 	free(s);
 }
 
-static void start_plan(struct start *s, bool good)
+static void start_plan(struct start *s, enum start_from from)
 {
 	json_decref(s->use);
 	json_array_clear(s->load);
-	s->good = good;
+	s->from = from;
+	s->use = NULL;
 	s->planned = true;
-	if (good)
+	if (from == START_LAST_GOOD)
 		start_plan_good(s);
-	else
+	else if (from == START_CONFIGURATION)
 		start_plan_configured(s);
 	start_next(s);
 }
 
 static void start_failed(struct start *s, int rc, const char *why)
 {
-	if (!s->good) {
+	if (s->from != START_LAST_GOOD) {
 		start_end(s, rc, why);
 		return;
 	}
 	log_event(LOG_LV_ERR, "last_good_failed", "set=%s why=%s", LOGQ(last_good_name(s->daemon)), LOGQ(why));
-	start_plan(s, false);
+	start_plan(s, START_CONFIGURATION);
 }
 
 static int start_use(struct start *s, struct buf *why)
@@ -136,12 +159,34 @@ static int start_use(struct start *s, struct buf *why)
 	if (r || n == 0)
 		return r;
 	r = kernels_build(d, ov, n, &set, why);
-	return r ? r : kernels_activate(d, set, NULL, false, s->good ? "last-good" : "configuration", why);
+	return r ? r : kernels_activate(d, set, NULL, false, s->from == START_LAST_GOOD ? "last-good" : "configuration", why);
+}
+
+/* What an unclean end has led to. */
+static void start_log(struct start *s)
+{
+	struct daemon *d = s->daemon;
+	const char *set = kset_name(d->kernels->active->kset);
+	int n = state_unclean(d->state);
+
+	if (n == 0)
+		return;
+	if (s->from == START_LAST_GOOD)
+		log_event(LOG_LV_NOTICE, "started_from_last_good", "set=%s unclean_ends=%d why=%s", LOGQ(set), n,
+			  LOGQ("the last run did not end in order"));
+	else if (s->from == START_REF)
+		log_event(LOG_LV_ERR, "started_from_ref", "set=%s unclean_ends=%d why=%s", LOGQ(set), n,
+			  LOGQ("runs with last-good and with the configuration did not end in order"));
+	else if (n > 2)
+		log_event(LOG_LV_ERR, "started_from_configuration", "set=%s unclean_ends=%d why=%s", LOGQ(set), n,
+			  LOGQ("three runs in a row did not end in order"));
+	else if (!json_is_object(d->kernels->good))
+		log_event(LOG_LV_WARN, "unclean_start", "set=%s unclean_ends=%d why=%s", LOGQ(set), n,
+			  LOGQ("the last run did not end in order, and no kernel set is last-good"));
 }
 
 static void start_activate(struct start *s)
 {
-	struct kernels *k = s->daemon->kernels;
 	struct buf why = { 0 };
 	int r = start_use(s, &why);
 
@@ -150,10 +195,8 @@ static void start_activate(struct start *s)
 		buf_fini(&why);
 		return;
 	}
-	k->from_good = s->good;
-	if (s->good)
-		log_event(LOG_LV_NOTICE, "started_from_last_good", "set=%s why=%s",
-			  LOGQ(kset_name(k->active->kset)), LOGQ("the last run did not end in order"));
+	s->daemon->kernels->from = s->from;
+	start_log(s);
 	start_end(s, 0, "");
 }
 
@@ -181,12 +224,7 @@ static void start_next(struct start *s)
 	int r;
 
 	if (!one && !s->planned) {
-		bool good = json_is_object(d->kernels->good);
-
-		if (state_unclean(d->state) && !good)
-			log_event(LOG_LV_WARN, "unclean_start", "why=%s",
-				  LOGQ("the last run did not end in order, and no kernel set is last-good"));
-		start_plan(s, state_unclean(d->state) && good);
+		start_plan(s, start_rung(d));
 		return;
 	}
 	if (!one) {
@@ -208,6 +246,23 @@ void start_kernels(struct daemon *d, void (*done)(struct daemon *d, int rc, cons
 	struct start *s = mem_new(sizeof *s);
 
 	*s = (struct start){ .daemon = d, .done = done, .load = json_array() };
-	start_add_words(s, conf_text(&d->conf, CONF_load));
+	if (start_rung(d) != START_REF) /* loading may be what ended them */
+		start_add_words(s, conf_text(&d->conf, CONF_load));
 	start_next(s);
+}
+
+void start_tick(struct daemon *d)
+{
+	struct buf why = { 0 };
+	struct engine_status s;
+
+	if (d->kernels->proven || !d->engine || clock_ms() - d->started < START_PROVEN_MS)
+		return;
+	engine_status(d->engine, &s);
+	if (s.set_failures || s.set_steps < (uint64_t)conf_int(&d->conf, CONF_good_steps))
+		return;
+	d->kernels->proven = true;
+	if (state_proven(d->state, &why))
+		log_event(LOG_LV_ERR, "state_failed", "why=%s", LOGQ(buf_str(&why)));
+	buf_fini(&why);
 }

@@ -16,13 +16,14 @@
 #include <unistd.h>
 
 #define STATE_MARKER "running"
+#define STATE_MAX_UNCLEAN 1000 /* counted no further */
 #define STATE_MAX_FILE ((size_t)1 << 20)
 
 struct state {
 	char *dir, *plugins;
 	int fd;                    /* of dir */
 	int marker;                /* held under flock() while this daemon lives */
-	bool unclean;
+	int unclean;               /* ends in a row */
 };
 
 static int state_why(struct buf *why, const char *dir, const char *name)
@@ -57,25 +58,44 @@ static int state_empty_plugins(struct state *s, struct buf *why)
 	return 0;
 }
 
+/* In place, as the marker is what is locked. The pid is for people who look. */
+static int state_mark_write(const struct state *s, int unclean, struct buf *why)
+{
+	char text[40];
+
+	snprintf(text, sizeof text, "%d %d\n", (int)getpid(), unclean);
+	if (ftruncate(s->marker, 0) || pwrite(s->marker, text, strlen(text), 0) < 0)
+		return state_why(why, s->dir, STATE_MARKER);
+	return 0;
+}
+
+/* What the marker's run had before it, and its own end. One that cannot be read had none. */
+static int state_mark_read(const struct state *s)
+{
+	char text[40] = "";
+	int pid, unclean;
+	ssize_t n = pread(s->marker, text, sizeof text - 1, 0);
+
+	if (n <= 0 || sscanf(text, "%d %d", &pid, &unclean) != 2 || unclean < 0 || unclean > STATE_MAX_UNCLEAN)
+		return 1;
+	return unclean < STATE_MAX_UNCLEAN ? unclean + 1 : unclean;
+}
+
 static int state_mark(struct state *s, struct buf *why)
 {
-	char pid[24];
+	bool found;
 
 	s->marker = openat(s->fd, STATE_MARKER, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (s->marker < 0 && errno == EEXIST) {
-		s->unclean = true;
+	found = s->marker < 0 && errno == EEXIST;
+	if (found)
 		s->marker = openat(s->fd, STATE_MARKER, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	}
 	if (s->marker < 0)
 		return state_why(why, s->dir, STATE_MARKER);
 	if (flock(s->marker, LOCK_EX | LOCK_NB))
 		return errno == EWOULDBLOCK ? buf_why(why, -EBUSY, "%s: another dsv4d runs on it", s->dir) :
 		       state_why(why, s->dir, STATE_MARKER);
-	/* For people who look; what counts is that the file is there. */
-	snprintf(pid, sizeof pid, "%d\n", (int)getpid());
-	if (ftruncate(s->marker, 0) || write(s->marker, pid, strlen(pid)) < 0)
-		return state_why(why, s->dir, STATE_MARKER);
-	return 0;
+	s->unclean = found ? state_mark_read(s) : 0;
+	return state_mark_write(s, s->unclean, why);
 }
 
 int state_open(const char *dir, struct state **ret_s, struct buf *why)
@@ -120,9 +140,14 @@ void state_close(struct state **sp, bool clean)
 	free(s);
 }
 
-bool state_unclean(const struct state *s)
+int state_unclean(const struct state *s)
 {
-	return s && s->unclean;
+	return s ? s->unclean : 0;
+}
+
+int state_proven(const struct state *s, struct buf *why)
+{
+	return s ? state_mark_write(s, 0, why) : 0;
 }
 
 const char *state_plugins(const struct state *s)

@@ -300,7 +300,7 @@ static int check_job_add_plugin(struct check_job *j, const char *name, struct bu
 		return 0;
 	}
 	if (!p)
-		return buf_why(why, RC_NOT_FOUND, "no plugin named '%.64s' is loaded", name);
+		return buf_why(why, RC_NOT_FOUND, "no plugin named '%.96s' is loaded", name);
 	if (!plugin_mapped(p))
 		return buf_why(why, RC_PLUGIN, "plugin %s is %s, not warm", name,
 			       plugin_temperature_name(plugin_temperature(p)));

@@ -11,6 +11,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,6 +123,41 @@ static void compare_job_gone(struct call *c)
 
 /* ---- what to compare ---- */
 
+/* FAMILY[.PHASE] or all, so far as the family goes. */
+static bool compare_job_family(const char *name, size_t len)
+{
+	const char *dot = memchr(name, '.', len);
+
+	len = dot ? (size_t)(dot - name) : len;
+	for (int f = 0; f < DSV4_N_FAMILY; f++) {
+		const char *family = op_family_name((enum dsv4_family)f);
+
+		if (strlen(family) == len && !memcmp(family, name, len))
+			return true;
+	}
+	return len == 3 && !memcmp(name, "all", len);
+}
+
+/* One part of what is typed for a side. A set is one name, or FAMILY[.PHASE]=PLUGIN and more of these: what else
+ * follows a name is meant to be a parameter, and gets its error. */
+static int compare_job_part(struct compare_side *s, char *part, struct buf *set, struct buf *why)
+{
+	char *eq = strchr(part, '=');
+	bool named = set->len && !strchr(buf_str(set), '=');
+
+	if (eq && (named || !compare_job_family(part, (size_t)(eq - part)))) {
+		*eq = '\0';
+		return numerics_set(&s->numerics, part, eq + 1, why);
+	}
+	if (!eq && numerics_find(part, strlen(part)))
+		return buf_why(why, RC_INVALID, "%s: a parameter needs a value, as %s=VALUE", part, part);
+	if (!eq && set->len)
+		return buf_why(why, RC_INVALID, "\"%.96s\": expected PARAMETER=VALUE%s", part,
+			       named ? "" : " or FAMILY[.PHASE]=PLUGIN");
+	buf_printf(set, "%s%s", set->len ? "," : "", part);
+	return 0;
+}
+
 /* "SET", "SET,P=V..." or "P=V...": what names a parameter is one, the rest is the set, by default the active one. */
 static int compare_job_side(struct compare_job *j, int side, const char *text, struct buf *why)
 {
@@ -131,16 +167,8 @@ static int compare_job_side(struct compare_job *j, int side, const char *text, s
 	int r = 0;
 
 	s->numerics = j->reply.in_force;
-	for (char *word = strtok_r(all, ",", &save); word && !r; word = strtok_r(NULL, ",", &save)) {
-		char *eq = strchr(word, '=');
-
-		if (eq && numerics_find(word, (size_t)(eq - word))) {
-			*eq = '\0';
-			r = numerics_set(&s->numerics, word, eq + 1, why);
-		} else {
-			buf_printf(set, "%s%s", set->len ? "," : "", word);
-		}
-	}
+	for (char *part = strtok_r(all, ",", &save); part && !r; part = strtok_r(NULL, ",", &save))
+		r = compare_job_part(s, part, set, why);
 	if (r == 0 && s->numerics.drop_thinking != j->reply.in_force.drop_thinking)
 		r = buf_why(why, RC_INVALID, "drop_thinking: both sides run the same prompt");
 	if (!set->len)
@@ -156,7 +184,7 @@ static int compare_job_request_prompt(struct compare_job *j, const char *id, str
 	int n_prompt, r = 0;
 
 	if (!rec)
-		return buf_why(why, RC_NOT_FOUND, "no request '%.64s': unknown, or no longer kept", id);
+		return buf_why(why, RC_NOT_FOUND, "no request '%.96s': unknown, or no longer kept", id);
 	record_tokens(rec, &ids, &n_prompt);
 	for (int i = 0; i < n_prompt && !r; i++)
 		r = token_ids_try(&j->prompt, ids[i]);

@@ -41,7 +41,7 @@ static void status_kernels(struct daemon *d, json_t *o)
 {
 	const struct kernels_set *previous = d->kernels->previous;
 
-	status_set(o, "started_from", json_string(d->kernels->from_good ? "last_good" : "configuration"));
+	status_set(o, "started_from", json_string(start_from_name(d->kernels->from)));
 	status_set(o, "last_good", json_string(last_good_name(d)));
 	status_set(o, "previous", json_string(previous ? kset_name(previous->kset) : ""));
 }

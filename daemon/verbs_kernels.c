@@ -46,6 +46,19 @@ static int use_swap(struct warming *u, json_t **ret_reply, struct buf *why)
 	return r;
 }
 
+/* Every form is right before the first plugin is warmed. */
+static int use_forms(json_t *specs, struct buf *why)
+{
+	const char *name;
+	json_t *v;
+	size_t i;
+	int r = 0;
+
+	json_array_foreach(specs, i, v)
+		r = r ? r : kernels_spec_plugin(json_string_value(v), &name, why);
+	return r;
+}
+
 /* Waits until every plugin named is warm, then swaps at once. */
 static int use_attempt(struct warming *u, json_t **ret_reply, struct buf *why)
 {
@@ -75,6 +88,7 @@ int verb_kernels_use(struct call *c, json_t **ret_reply, struct buf *why)
 
 	if (!r && json_array_size(json_object_get(c->params, "specs")) > KSET_MAX_OVERLAYS)
 		r = buf_why(why, RC_TOO_LARGE, "specs: at most %d", KSET_MAX_OVERLAYS);
+	r = r ? r : use_forms(json_object_get(c->params, "specs"), why);
 	if (r)
 		return r;
 	u = mem_new(sizeof *u);

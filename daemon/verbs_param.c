@@ -56,7 +56,7 @@ static int param_find_conf(const char *name)
 
 static int param_unknown(const char *name, struct buf *why)
 {
-	return buf_why(why, RC_NOT_FOUND, "no parameter named '%.64s'", name);
+	return buf_why(why, RC_NOT_FOUND, "no parameter named '%.96s'", name);
 }
 
 /* NULL when unknown. */

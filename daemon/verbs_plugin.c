@@ -79,12 +79,20 @@ static int plugin_wait_begun(struct plugin_wait *w, int rc)
 	return rc;
 }
 
+static int load_digest(const char *s, struct buf *why)
+{
+	if (s && (strlen(s) != SHA256_HEX - 1 || strspn(s, "0123456789abcdefABCDEF") != SHA256_HEX - 1))
+		return buf_why(why, RC_INVALID, "sha256: \"%.96s\" is not %d hexadecimal digits", s, SHA256_HEX - 1);
+	return 0;
+}
+
 int verb_plugin_load(struct call *c, json_t **ret_reply, struct buf *why)
 {
 	struct plugin_wait *w;
 	int r = daemon_need_engine(c->daemon, why);
 
 	(void)ret_reply;
+	r = r ? r : load_digest(call_string(c, "sha256", NULL), why);
 	if (r)
 		return r;
 	w = plugin_wait_new(c);
@@ -186,12 +194,12 @@ static enum plugin_intent intent_of(const char *word)
 int verb_plugin_state(struct call *c, json_t **ret_reply, struct buf *why)
 {
 	const char *name = call_string(c, "name", "");
-	struct plugin *p = plugins_find(c->daemon, name);
+	struct plugin *p;
 	enum plugin_intent old;
-	int r = 0;
+	int r = plugins_need(c->daemon, name, &p, why);
 
-	if (!p)
-		return buf_why(why, RC_NOT_FOUND, "no plugin named '%.64s' is loaded", name);
+	if (r)
+		return r;
 	old = p->intent;
 	p->intent = intent_of(call_string(c, "state", ""));
 	p->idle_since = 0;
@@ -230,7 +238,7 @@ static int discard_check(struct daemon *d, const char *name, struct plugin **ret
 		if (p->temp == TEMP_INIT || p->wanted || (p->map && kernels_holds(d, &p->map->provider)))
 			return discard_busy(d, p, why);
 	}
-	return *ret_last ? 0 : buf_why(why, RC_NOT_FOUND, "no plugin named '%.64s' is loaded", name);
+	return *ret_last ? 0 : plugins_need(d, name, ret_last, why);
 }
 
 int verb_plugin_discard(struct call *c, json_t **ret_reply, struct buf *why)

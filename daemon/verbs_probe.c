@@ -187,7 +187,7 @@ static int probe_options(struct call *c, json_t *names, json_t *options, struct 
 
 		if (!probe_exists(s)) {
 			json_decref(o);
-			return buf_why(why, RC_NOT_FOUND, "no probe named '%.64s'", s);
+			return buf_why(why, RC_NOT_FOUND, "no probe named '%.96s'", s);
 		}
 		json_object_set_new(options, s, o);
 		r = r ? r : probe_config_options(c->daemon, s, o, why);

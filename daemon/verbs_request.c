@@ -41,7 +41,7 @@ static int request_find(struct call *c, struct record **ret_r, struct buf *why)
 	if (r)
 		return r;
 	*ret_r = engine_record(c->daemon->engine, id);
-	return *ret_r ? 0 : buf_why(why, RC_NOT_FOUND, "no request '%.64s': unknown, or no longer kept", id);
+	return *ret_r ? 0 : buf_why(why, RC_NOT_FOUND, "no request '%.96s': unknown, or no longer kept", id);
 }
 
 /* The names of all sets it ran under, with where each took over. */
@@ -282,7 +282,7 @@ int verb_request_cancel(struct call *c, json_t **ret_reply, struct buf *why)
 
 	r = r ? r : engine_cancel(c->daemon->engine, id, RC_CANCELLED);
 	if (r == RC_NOT_FOUND)
-		return buf_why(why, r, "no running request '%.64s'", id);
+		return buf_why(why, r, "no running request '%.96s'", id);
 	if (!r)
 		*ret_reply = json_pack("{s:s}", "id", id);
 	return r;

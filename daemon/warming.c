@@ -122,7 +122,8 @@ int warming_plugin(struct warming *w, const char *name, struct buf *why)
 	return r ? r : CALL_LATER;
 }
 
-static int warming_overlays(struct warming *w, const char *text, struct buf *why)
+/* One look at all of them: with w warms what they name, without sees that their form is right. */
+static int warming_pass(struct warming *w, const char *text, struct buf *why)
 {
 	char *all = mem_strdup(text), *save = NULL;
 	int r = 0;
@@ -131,10 +132,17 @@ static int warming_overlays(struct warming *w, const char *text, struct buf *why
 		const char *name;
 
 		r = kernels_spec_plugin(s, &name, why);
-		r = r ? r : warming_plugin(w, name, why);
+		r = r || !w ? r : warming_plugin(w, name, why);
 	}
 	free(all);
 	return r;
+}
+
+static int warming_overlays(struct warming *w, const char *text, struct buf *why)
+{
+	int r = warming_pass(NULL, text, why);
+
+	return r ? r : warming_pass(w, text, why);
 }
 
 int warming_set(struct warming *w, const char *text, struct buf *why)

@@ -18,6 +18,7 @@
 #include "engine/model/kset.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/model/numerics.h"
+#include "engine/model/running.h"
 #include "engine/beside/shadow.h"
 #include "engine/plugin/plugin_map.h"
 #include "engine/text/prompt.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * engine_thread.c - the engine thread: takes in requests, runs steps, samples, ends requests.
  * Threads: engine. Lock: engine, never while computing. */
+#include "engine/base/altstack.h"
 #include "engine/base/mem.h"
 #include "engine/base/clock.h"
 #include "engine/base/must.h"
@@ -365,6 +366,7 @@ void *engine_thread_main(void *arg)
 {
 	struct engine *e = arg;
 
+	altstack_use();
 	while (engine_collect(e)) {
 		engine_repin(e);
 		engine_reap_all(e, &e->sched.running);

@@ -220,6 +220,7 @@ static void beside_after(void *arg, const struct forward_op *o)
 		return;
 	c->active = false;
 	pool_scratch_reset(b->pool);
+	running_op(pool_running(b->pool), c->slot, kset_generation(b->kset), o->op, o->phase, o->layer);
 	rc = op_call(o->op, c->slot->fn, pool_exec(b->pool), &c->slot->provider->host, &c->args);
 	if (rc)
 		beside_failed(b, o, rc, rc_text(rc));

@@ -21,6 +21,7 @@ struct forward *forward_new(const struct model *m, struct pool *p)
 
 	f->m = m;
 	f->pool = p;
+	f->running = pool_running(p);
 	f->max_scores = FORWARD_MAX_SCORES;
 	return f;
 }
@@ -317,6 +318,7 @@ int forward_run(struct forward *f, const struct forward_batch *b, struct buf *wh
 	int rc;
 
 	f->kset = b->kset;
+	f->generation = kset_generation(b->kset);
 	f->num = b->numerics;
 	f->phase = b->phase;
 	f->tap = b->tap;
@@ -333,7 +335,9 @@ int forward_run(struct forward *f, const struct forward_batch *b, struct buf *wh
 	for (int i = 0; i < b->n_item; i++)
 		memcpy(f->token + f->part[i].tok0, b->item[i].tokens,
 			(size_t)b->item[i].n * sizeof *f->token);
+	running_begin(f->running, b->name ? b->name[0] : NULL);
 	rc = forward_layers(f, b->logits);
+	running_end(f->running);
 	for (int i = 0; i < b->n_item && rc == 0; i++)
 		sequence_commit(b->item[i].seq, b->item[i].n);
 	return rc;

@@ -60,6 +60,7 @@ struct forward_part {
 struct forward {
 	const struct model *m;
 	struct pool *pool;
+	struct running *running;       /* the pool's */
 	size_t cap[FORWARD_N_BUF];     /* bytes */
 	int64_t max_scores;            /* index scores held at once; longer batches are scored in slices */
 #define BUF(name, type, ...) type *name;
@@ -68,6 +69,7 @@ struct forward {
 #undef BUF
 	/* The step that runs. */
 	const struct kset *kset;
+	uint64_t generation;           /* of kset */
 	const struct numerics *num;
 	enum dsv4_phase phase;
 	const struct forward_tap *tap;

@@ -54,7 +54,7 @@ static int overlay_provider(const char *spec, const char *name, kset_find_f *fin
 			     find ? find(arg, name) : NULL;
 
 	if (!p)
-		return buf_why(why, RC_NOT_FOUND, "\"%.96s\": no plugin \"%.64s\" is loaded", spec, name);
+		return buf_why(why, RC_NOT_FOUND, "\"%.96s\": no plugin \"%.96s\" is loaded", spec, name);
 	*ret_p = p;
 	return 0;
 }

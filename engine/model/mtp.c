@@ -91,6 +91,7 @@ int mtp_run(struct forward *f, const struct mtp_batch *b, struct buf *why)
 		return buf_why(why, RC_UNSUPPORTED,
 			"the checkpoint has no draft block that this engine runs");
 	f->kset = b->kset;
+	f->generation = kset_generation(b->kset);
 	f->num = b->numerics;
 	f->phase = b->phase;
 	f->tap = b->tap;
@@ -100,8 +101,10 @@ int mtp_run(struct forward *f, const struct mtp_batch *b, struct buf *why)
 	rc = mtp_plan(f, b);
 	if (rc == 0)
 		rc = forward_prepare(f);
+	running_begin(f->running, NULL);
 	if (rc == 0)
 		rc = mtp_layers(f, b);
+	running_end(f->running);
 	for (int i = 0; i < b->n_item && rc == 0; i++)
 		sequence_mtp_commit(b->item[i].seq, b->item[i].n);
 	return rc;

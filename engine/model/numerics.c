@@ -113,9 +113,9 @@ static int numerics_bad_value(const struct numerics_row *row, const char *value,
 	long min, max;
 
 	if (numerics_range(row, &min, &max))
-		return buf_why(why, RC_INVALID, "%s: \"%.64s\" is not a whole number from %ld to %ld",
+		return buf_why(why, RC_INVALID, "%s: \"%.96s\" is not a whole number from %ld to %ld",
 			row->name, value, min, max);
-	return buf_why(why, RC_INVALID, "%s: \"%.64s\" is none of %s", row->name, value, row->choices);
+	return buf_why(why, RC_INVALID, "%s: \"%.96s\" is none of %s", row->name, value, row->choices);
 }
 
 int numerics_set(struct numerics *n, const char *name, const char *value, struct buf *why)
@@ -132,7 +132,7 @@ int numerics_set(struct numerics *n, const char *name, const char *value, struct
 		return 0;
 	}
 	numerics_names(&names);
-	rc = buf_why(why, RC_NOT_FOUND, "no parameter \"%.64s\"; there are: %s", name, buf_str(&names));
+	rc = buf_why(why, RC_NOT_FOUND, "no parameter \"%.96s\"; there are: %s", name, buf_str(&names));
 	buf_fini(&names);
 	return rc;
 }

@@ -2,6 +2,7 @@
  * pool.c - persistent worker threads, and the host table that ops run on.
  * Threads: one caller at a time drives a pool; its workers run slices. Lock: pool, never during a slice. */
 #include "engine/model/pool.h"
+#include "engine/base/altstack.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -52,6 +53,7 @@ struct pool {
 	int n_thread, n_started;
 	pthread_t *thread;
 	struct dsv4_exec exec;
+	struct running running;
 };
 
 /* ---- parallel_for ---- */
@@ -73,6 +75,8 @@ static void *pool_worker(void *arg)
 	uint64_t seen = 0;
 	struct pool_job job;
 
+	altstack_use();
+	running_here(&p->running);
 	lock_take(&p->lock);
 	while (!p->stop) {
 		if (!p->open || p->job_no == seen) {
@@ -207,13 +211,17 @@ static int pool_cpus(void)
 	return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* Signals belong to the main thread: workers start with all of them blocked. */
+/* Signals belong to the main thread: workers start with all of them blocked, but for those that are their own doing:
+ * blocked, they would end the process before any handler is told. */
 static int pool_start(struct pool *p)
 {
+	static const int own[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE };
 	sigset_t all, old;
 	int rc = 0;
 
 	sigfillset(&all);
+	for (size_t i = 0; i < mem_countof(own); i++)
+		sigdelset(&all, own[i]);
 	must_zero(pthread_sigmask(SIG_SETMASK, &all, &old));
 	while (p->n_started < p->n_thread - 1 && rc == 0) {
 		rc = pthread_create(&p->thread[p->n_started], NULL, pool_worker, p);
@@ -274,6 +282,11 @@ int pool_threads(const struct pool *p)
 struct dsv4_exec *pool_exec(struct pool *p)
 {
 	return &p->exec;
+}
+
+struct running *pool_running(struct pool *p)
+{
+	return &p->running;
 }
 
 int pool_n_threads(struct dsv4_exec *x)

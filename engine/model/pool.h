@@ -4,6 +4,7 @@
 #ifndef ENGINE_POOL_H
 #define ENGINE_POOL_H
 
+#include "engine/model/running.h"
 #include "plugins/dsv4_plugin.h"
 
 #define POOL_MAX_THREADS 1024
@@ -18,6 +19,8 @@ int pool_threads(const struct pool *p);
 
 /* What ops of this pool's caller are called with; scratch memory belongs to it. */
 struct dsv4_exec *pool_exec(struct pool *p);
+/* What its caller says that it runs; its workers are told. */
+struct running *pool_running(struct pool *p);
 /* Ends the life of all scratch memory; called before each op. Memory stays for the next. */
 void pool_scratch_reset(struct pool *p);
 /* Bytes the scratch arena holds. */

@@ -86,7 +86,7 @@ static int plugin_file_part(const char **p, char part[NAME_MAX + 1], const char 
 	*p += strspn(*p, "/");
 	n = strcspn(*p, "/");
 	if (n > NAME_MAX)
-		return buf_why(why, -ENAMETOOLONG, "%s: %s", *p, strerror(ENAMETOOLONG));
+		return buf_why(why, -ENAMETOOLONG, "%.96s: %s", *p, strerror(ENAMETOOLONG));
 	if (n == 2 && !memcmp(*p, "..", 2))
 		return plugin_refuse(why, PLUGIN_REFUSED_outside, "%s/..: a name leads down only", path);
 	memcpy(part, *p, n);
@@ -119,7 +119,7 @@ int plugin_file_walk(const char *dir, const char *name, uid_t self, char **ret_p
 
 	*ret_path = NULL;
 	if (!below)
-		return plugin_refuse(why, PLUGIN_REFUSED_outside, "%s is not below %s", name, dir);
+		return plugin_refuse(why, PLUGIN_REFUSED_outside, "%.96s is not below %s", name, dir);
 	buf_adds(&path, dir);
 	fd = open(dir, O_RDONLY | O_CLOEXEC | O_DIRECTORY);
 	if (fd < 0)

@@ -22,6 +22,7 @@ const struct case_op *const case_ops[DSV4_N_OP] = {
 const char *case_values_name(enum case_values v)
 {
 	static const char *const names[CASE_N_VALUES] = {
+		[CASE_BIG] = "big",
 		[CASE_PLAIN] = "plain",	      [CASE_ZERO] = "zero",   [CASE_SIGNED_ZERO] = "signed zero",
 		[CASE_DENORMAL] = "denormal", [CASE_LARGE] = "large", [CASE_HUGE] = "huge",
 		[CASE_MIXED] = "mixed",	      [CASE_NAN] = "nan",
@@ -100,6 +101,8 @@ static float case_exponent(struct check_case *c, int lo, int hi)
 static float case_value(struct check_case *c, enum case_values v, float scale)
 {
 	switch (v) {
+	case CASE_BIG:
+		return case_uniform(c, -1000, 1000) * scale;
 	case CASE_ZERO:
 		return 0;
 	case CASE_SIGNED_ZERO:
@@ -258,7 +261,7 @@ bool case_wanted(const struct case_spec *s, bool odd, bool quick, enum case_valu
 		return false;
 	if (v == CASE_HUGE)
 		return s->numerics == DSV4_EXACT;
-	return s->numerics != DSV4_LOSSY || v == CASE_PLAIN || v == CASE_ZERO;
+	return s->numerics != DSV4_LOSSY || v == CASE_PLAIN || v == CASE_BIG || v == CASE_ZERO;
 }
 
 float case_step(enum dsv4_round r)

@@ -20,6 +20,7 @@
 /* What floats to fill with. Hostile ones stay out of cases for LOSSY entries, whose rounding they blow up. */
 enum case_values {
 	CASE_PLAIN,     /* uniform in (-scale, scale) */
+	CASE_BIG,       /* up to 1000 * scale: still a model's; for entries of any kind */
 	CASE_ZERO,
 	CASE_SIGNED_ZERO, /* 0 and -0 */
 	CASE_DENORMAL,  /* magnitudes about 2^-130 */

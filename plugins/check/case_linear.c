@@ -43,6 +43,8 @@ static const struct case_linear_row {
 	{ 0, 0, CASE_LINEAR_O_A, 24, 0, 9, 0, 0, true, false, false, 0, CASE_PLAIN },
 	{ 0, 0, CASE_LINEAR_O_B, 24, 1, 7, 0, 0, true, false, false, 0, CASE_PLAIN },
 	{ 0, 0, CASE_LINEAR_O_B, 24, 1, 33, 0, 0, true, true, false, 0, CASE_MIXED },
+	/* outputs of thousands, which nothing may clamp */
+	{ 0, 0, CASE_LINEAR_Q_A, 8, 1, 3, 0, 0, true, false, true, 0, CASE_BIG },
 	/* sizes of none: tails of every kind of block */
 	{ 1, 1, 0, 0, 1, 1, 0, 0, true, false, true, 0, CASE_PLAIN },
 	{ 3, 7, 0, 0, 1, 4, 3, 2, true, false, true, 0, CASE_PLAIN },

@@ -11,15 +11,17 @@
 
 #define CHECK_COMPARE_FLOOR 0x1p-140 /* denormals have too few bits for relative errors; flushing them is more */
 #define CHECK_COMPARE_FLIPS 0.002    /* values that may fall on the other side of a rounding edge, at least two */
+#define CHECK_COMPARE_MANY 16        /* values of a row, or of a column, whose mean square is one to go by */
+#define CHECK_COMPARE_PART 8         /* times the limit of the whole, for a row or column of many values */
 
 struct check_limit check_limit_of(const struct dsv4_op_entry *e)
 {
 	static const struct {
 		enum check_class class;
-		double order, lossy, tie_order, tie_lossy;
+		double order, lossy, few_order, few_lossy, tie_order, tie_lossy;
 	} table[DSV4_N_OP] = {
-#define LIMIT(op, class, order, lossy, tie_order, tie_lossy, reason) \
-	[DSV4_OP_##op] = { CHECK_##class, order, lossy, tie_order, tie_lossy },
+#define LIMIT(op, class, order, lossy, few_order, few_lossy, tie_order, tie_lossy, reason) \
+	[DSV4_OP_##op] = { CHECK_##class, order, lossy, few_order, few_lossy, tie_order, tie_lossy },
 #include "plugins/check/check_limits.def"
 #undef LIMIT
 	};
@@ -28,8 +30,10 @@ struct check_limit check_limit_of(const struct dsv4_op_entry *e)
 	if (e->numerics == DSV4_EXACT)
 		return (struct check_limit){ .class = CHECK_EXACT };
 	if (e->numerics == DSV4_ORDER)
-		return (struct check_limit){ table[e->op].class, table[e->op].order, table[e->op].tie_order };
-	return (struct check_limit){ set ? CHECK_SET : CHECK_NMSE, table[e->op].lossy, table[e->op].tie_lossy };
+		return (struct check_limit){ table[e->op].class, table[e->op].order, table[e->op].few_order,
+					     table[e->op].tie_order };
+	return (struct check_limit){ set ? CHECK_SET : CHECK_NMSE, table[e->op].lossy, table[e->op].few_lossy,
+				     table[e->op].tie_lossy };
 }
 
 static float check_compare_f32(const struct op_out *o, int64_t row, int64_t col)
@@ -161,24 +165,95 @@ static double check_compare_allow(const struct check_case *c, double limit, int6
 	return n ? limit + 4 * step * step * fmin(1, flips / of) : limit;
 }
 
-static void check_compare_floats(const struct check_case *c, const struct check_limit *l, const struct op_out *want,
-				 const struct op_out *got, const bool *skip, struct check_finding *f,
-				 struct check_row *row)
+/* ---- rows and columns ---- */
+
+/* One row, or one column over the rows. */
+struct check_part {
+	double err2, ref2, worst; /* worst: the largest error */
+	int64_t n, at_row, at_col; /* at: where */
+};
+
+static void check_part_add(struct check_part *p, const struct op_out *want, const struct op_out *got, int64_t row,
+			   int64_t col)
+{
+	double a = (double)check_compare_f32(want, row, col), e = fabs((double)check_compare_f32(got, row, col) - a);
+
+	/* What is no number has been judged with the whole; if it is as wrong as can be, the case has failed. */
+	if (!isfinite(a) || !isfinite(e))
+		return;
+	p->n++;
+	p->ref2 += a * a;
+	if (e <= CHECK_COMPARE_FLOOR)
+		return;
+	p->err2 += e * e;
+	if (e <= p->worst)
+		return;
+	p->worst = e;
+	p->at_row = row;
+	p->at_col = col;
+}
+
+/* mean2: the mean square of the whole output. */
+static void check_part_judge(const struct check_case *c, const struct check_limit *l, const struct check_part *p,
+			     double mean2, const char *what, const struct op_out *want, const struct op_out *got,
+			     struct check_finding *f, struct check_row *row)
+{
+	double figure = p->err2 > 0 ? p->err2 / fmax(p->ref2, mean2 * (double)p->n) : 0, limit = l->few;
+
+	if (p->n >= CHECK_COMPARE_MANY)
+		limit = fmin(l->few, CHECK_COMPARE_PART * l->limit);
+	limit = check_compare_allow(c, limit, p->n);
+	check_compare_far(row, figure, limit);
+	if (!(figure <= limit))
+		check_compare_find(f, CHECK_WRONG, c, what, want, got, p->at_row, p->at_col);
+}
+
+/* column [width], of zeroes. */
+static void check_compare_parts(const struct check_case *c, const struct check_limit *l, const struct op_out *want,
+				const struct op_out *got, const bool *skip, double mean2, struct check_part *column,
+				struct check_finding *f, struct check_row *row)
+{
+	for (int64_t r = 0; r < want->n_row; r++) {
+		int64_t n = skip && skip[r] ? 0 : check_valid(want, r);
+		struct check_part p = { 0 };
+
+		for (int64_t col = 0; col < n; col++) {
+			check_part_add(&p, want, got, r, col);
+			check_part_add(&column[col], want, got, r, col);
+		}
+		check_part_judge(c, l, &p, mean2, "a row is far off, ", want, got, f, row);
+	}
+	for (int64_t col = 0; col < want->width; col++)
+		check_part_judge(c, l, &column[col], mean2, "a column is far off, ", want, got, f, row);
+}
+
+static int check_compare_floats(const struct check_case *c, const struct check_limit *l, const struct op_out *want,
+				const struct op_out *got, const bool *skip, struct check_finding *f,
+				struct check_row *row)
 {
 	struct check_sums s = check_compare_sums(want, got, skip);
+	double ref2 = fmax(s.ref2, (double)c->typical * (double)c->typical * (double)s.n);
 	double figure, limit = l->limit;
+	struct check_part *column;
 
 	if (l->class == CHECK_ULP && c->step == 0.0f) {
 		figure = s.worst * 0x1p23;
 	} else {
-		double ref2 = fmax(s.ref2, (double)c->typical * (double)c->typical * (double)s.n);
-
 		figure = s.err2 == 0 ? 0 : ref2 == 0 ? INFINITY : s.err2 / ref2;
 		limit = check_compare_allow(c, limit, s.n);
 	}
 	check_compare_far(row, figure, limit);
 	if (!(figure <= limit))
 		check_compare_find(f, CHECK_WRONG, c, "", want, got, s.at_row, s.at_col);
+	/* Units in the last place are counted value by value as it is. */
+	if (figure == 0 || l->class == CHECK_ULP)
+		return 0;
+	column = mem_try((size_t)want->width + 1, sizeof *column);
+	if (!column)
+		return -ENOMEM;
+	check_compare_parts(c, l, want, got, skip, ref2 / (double)s.n, column, f, row);
+	free(column);
+	return 0;
 }
 
 /* ---- sets ---- */
@@ -269,25 +344,29 @@ static void check_compare_exact(const struct check_case *c, const struct check_r
 }
 
 /* Counts are compared as they are, sets as sets, floats by the limit. */
-static void check_compare_near(const struct check_case *c, const struct check_limit *l,
-			       const struct check_result *want, const struct check_result *got, bool *skip,
-			       struct check_finding *f, struct check_row *row)
+static int check_compare_near(const struct check_case *c, const struct check_limit *l,
+			      const struct check_result *want, const struct check_result *got, bool *skip,
+			      struct check_finding *f, struct check_row *row)
 {
+	int rc = 0;
+
 	for (int i = want->n_out; i-- > 0;)
 		if (want->out[i].is_int && !want->out[i].is_set)
 			check_compare_count(c, CHECK_WRONG, "", &want->out[i], &got->out[i], f);
 	for (int i = 0; i < want->n_out; i++)
 		if (want->out[i].is_set)
 			check_compare_set(c, l, &want->out[i], &got->out[i], skip, f, row);
-	for (int i = 0; i < want->n_out; i++)
+	for (int i = 0; i < want->n_out && !rc; i++)
 		if (!want->out[i].is_int)
-			check_compare_floats(c, l, &want->out[i], &got->out[i], skip, f, row);
+			rc = check_compare_floats(c, l, &want->out[i], &got->out[i], skip, f, row);
+	return rc;
 }
 
 int check_compare_ref(const struct check_case *c, const struct check_limit *l, const struct check_result *want,
 		      const struct check_result *got, struct check_finding *f, struct check_row *row)
 {
 	bool *skip = mem_try((size_t)(want->n_out ? want->out[0].n_row : 0) + 1, sizeof *skip);
+	int rc = 0;
 
 	if (!skip)
 		return -ENOMEM;
@@ -296,7 +375,7 @@ int check_compare_ref(const struct check_case *c, const struct check_limit *l, c
 	if (l->class == CHECK_EXACT)
 		check_compare_exact(c, want, got, f, row);
 	else
-		check_compare_near(c, l, want, got, skip, f, row);
+		rc = check_compare_near(c, l, want, got, skip, f, row);
 	free(skip);
-	return 0;
+	return rc;
 }

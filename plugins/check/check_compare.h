@@ -10,6 +10,7 @@
 struct check_limit {
 	enum check_class class;
 	double limit;
+	double few;         /* NMSE of a row or column that has few values */
 	double tie;         /* of a SET */
 };
 /* From check_limits.def, by the entry's op and numerics. */

@@ -16,6 +16,7 @@ static void op_diff_special(struct op_diff *d, struct op_diff_row *r, double a, 
 		return;
 	if (isnan(b) && !isnan(a))
 		d->n_nan++;
+	d->n_nonfinite++;
 	r->err2 = d->max_abs = INFINITY;
 }
 
@@ -180,6 +181,7 @@ void op_diff_merge(struct op_diff *d, const struct op_diff *other)
 	d->max_abs = fmax(d->max_abs, other->max_abs);
 	d->n_bits += other->n_bits;
 	d->n_nan += other->n_nan;
+	d->n_nonfinite += other->n_nonfinite;
 	d->n_set += other->n_set;
 	d->jaccard += other->jaccard;
 	d->n_set_differ += other->n_set_differ;
@@ -198,11 +200,15 @@ double op_diff_nmse(const struct op_diff *d)
 
 double op_diff_cosine(const struct op_diff *d)
 {
+	/* The sums leave those out, and two vectors of which one is endless have no angle. */
+	if (d->n_nonfinite)
+		return 0;
 	if (d->ref2 == 0 && d->b2 == 0)
 		return 1;
 	if (d->ref2 == 0 || d->b2 == 0)
 		return 0;
-	return d->dot / (sqrt(d->ref2) * sqrt(d->b2));
+	/* Rounding may leave a hair more than 1. */
+	return fmax(-1, fmin(1, d->dot / (sqrt(d->ref2) * sqrt(d->b2))));
 }
 
 double op_diff_jaccard(const struct op_diff *d)

@@ -15,6 +15,7 @@ struct op_diff {
 	double max_abs;            /* largest |b - a| */
 	uint64_t n_bits;           /* values whose bits differ */
 	uint64_t n_nan;            /* NaN in b where a has none */
+	uint64_t n_nonfinite;      /* pairs that differ, of which one is NaN or infinite, those of n_nan too */
 	/* Sets: rows of ints (index_topk's rows, moe_route's ids). A set's order shows in n_bits alone. */
 	uint64_t n_set;            /* rows compared */
 	double jaccard;            /* sum over rows of |a and b| / |a or b| */
@@ -31,7 +32,8 @@ void op_diff_add_lists(struct op_diff *d, const int32_t *a, int64_t n_a, const i
 void op_diff_merge(struct op_diff *d, const struct op_diff *other);
 double op_diff_relative(const struct op_diff *d); /* sqrt(err2 / ref2) */
 double op_diff_nmse(const struct op_diff *d);     /* err2 / ref2; 0 when equal, else INFINITY where a is all zero */
-double op_diff_cosine(const struct op_diff *d);   /* 1 when both are all zero, 0 when one is */
+double op_diff_cosine(const struct op_diff *d);   /* within [-1, 1]; 1 when both are all zero, 0 when one
+						   * is, or any n_nonfinite */
 double op_diff_jaccard(const struct op_diff *d);  /* 1 when no set was compared */
 
 #endif

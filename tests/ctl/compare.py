@@ -69,6 +69,16 @@ def parting(d):
     assert code == 0 and all(word in table for word in ["first_difference", "DRIFT", "ANSWER", "hc_post"]), table
 
 
+def errors_name_the_part(d):
+    hello = written(d, "hello", "Hello")
+    for b, text in [("ref,foo=3", 'no parameter "foo"; there are: '), ("ref,index_topk", "index_topk: a parameter needs"),
+                    ("index_topk", "index_topk: a parameter needs"), ("ref,index_topk=x", '"x"'),
+                    ("mhc=mhc-bf16,ref", '"ref": expected PARAMETER=VALUE or FAMILY'), ("ref,avx2", '"avx2": expected'),
+                    ("foo=3", "foo")]:
+        code, out, err = d.ctl("compare", "--prompt", hello, "--b", b)
+        assert code in (1, 2) and text in err and '"ref": expected FAMILY' not in err and not out, (b, code, out, err)
+
+
 def cold_and_warm(d):
     """What it needs is warmed, as for the active set."""
     hello = written(d, "hello", "Hello")
@@ -112,6 +122,7 @@ with Daemon(plugins=["mhc-bf16", "avx2"]) as d:
         ok(d, "plugin", "load", name)
     compare(d)
     parting(d)
+    errors_name_the_part(d)
     cold_and_warm(d)
     bounds(d)
 print("ok")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Plugins and kernel sets by dsv4ctl: loaded, used, shown, rolled back, refused; intent and temperature; parameters that
 choose kernels; the last good set after a crash."""
+import json
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ from client import BUILD
 from control import Control
 from daemon import Daemon
 from plugins import until
-from scenario import ok, refused
+from scenario import ok, refused, said
 
 ASK = {"messages": [{"role": "user", "content": "What is 7 plus 5?"}], "max_tokens": 8, "temperature": 0}
 
@@ -41,12 +42,15 @@ def inspecting(d):
     assert seen["accepted"] and [o["op"] for o in seen["ops"]] == ["index_score"], seen
     assert seen["ops"][0]["numerics"] == "lossy" and seen["ops"][0]["tag"] == "fp8-key", seen
     write(os.path.join(d.plugins, "hollow.so"), "no plugin")
-    seen = ok(d, "plugin", "inspect", "hollow")
-    assert not seen["accepted"] and seen["refusal"] == "not-a-plugin-file" and seen["why"], seen
+    code, out, err = d.ctl("plugin", "inspect", "hollow", "--json")
+    seen = json.loads(out)
+    assert code == 1 and not err and not seen["accepted"] and seen["refusal"] == "not-a-plugin-file" and seen["why"], seen
     refused(d, 1, "not-a-plugin-file", "plugin", "load", "hollow")
     refused(d, 1, "No such file", "plugin", "load", "nothing")
     refused(d, 1, "outside-directory", "plugin", "load", os.path.join(BUILD, "plugins", "avx2.so"))
     refused(d, 1, "changed", "plugin", "load", "indexer-fp8", "--sha256", "1" * 64)
+    for digest in ["123", "1" * 65, "g" * 64]:
+        refused(d, 1, "64 hexadecimal digits", "plugin", "load", "indexer-fp8", "--sha256", digest)
     assert [p["name"] for p in ok(d, "plugin", "list")["plugins"]] == ["ref"]
     for name in ["mhc-bf16", "indexer-bf16", "indexer-fp8"]:
         row = ok(d, "plugin", "load", name)["plugin"]
@@ -111,6 +115,14 @@ def refusals(d):
         refused(d, code, text, "kernels", "use", *words)
         assert active(d) == before and ok(d, "status")["kernels_generation"] == generation, words
     refused(d, 1, "'nothing'", "kernels", "show", "nothing")
+    # what was typed wrong is complained of, not the plugin behind it, and before any plugin is warmed
+    for words in [["foo=bar"], ["mhc=nothing", "foo=bar"]]:
+        refused(d, 1, '"foo=bar": unknown family', "kernels", "use", *words)
+    refused(d, 1, '"mhc.later=bar": unknown phase', "kernels", "use", "mhc.later=bar")
+    refused(d, 1, '"foo=bar": unknown family', "shadow", "start", "mhc=nothing,foo=bar")
+    refused(d, 1, "'" + "n" * 96 + "'", "kernels", "use", "mhc=" + "n" * 200)
+    refused(d, 1, "ref is built in", "plugin", "state", "ref", "cold")
+    refused(d, 1, "ref is built in", "plugin", "discard", "ref")
     assert ask(d) == before[0]
 
 
@@ -162,6 +174,9 @@ def replacing(d):
     rows = {p["generation"]: p for p in ok(d, "plugin", "list")["plugins"] if p["name"] == "mhc-bf16"}
     assert rows[first["generation"]]["superseded"] and rows[first["generation"]]["temperature"] == "busy", rows
     assert rows[new["generation"]]["temperature"] == "warm", rows
+    table = [line.split() for line in said(d, "plugin", "list").splitlines()]
+    mark = {row[table[0].index("GENERATION")]: row[table[0].index("SUPERSEDED")] for row in table if row[0] == "mhc-bf16"}
+    assert mark == {str(first["generation"]): "yes", str(new["generation"]): "no"}, table
     assert computes(d, "hc_pre") == {first["generation"]} and computes(d, "attn") == {0}
     assert ok(d, "kernels", "use", "mhc=mhc-bf16")["changed"]
     assert computes(d, "hc_pre") == {new["generation"]} and computes(d, "hc_pre", "previous") == {first["generation"]}
@@ -207,6 +222,29 @@ def choosing(d):
     ok(d, "param", "set", "attn_scores=fp32")
 
 
+def crashes(d):
+    """A last-good set that crashes again and again is given up, and so is what is configured."""
+    for unclean, (origin, kernels, line) in enumerate([
+        ("last_good", "mhc=mhc-bf16", "<5>started_from_last_good"), ("last_good", "mhc=mhc-bf16", "<5>started_from_last_good"),
+        ("configuration", "ref", "<3>started_from_configuration"), ("ref", "ref", "<3>started_from_ref"),
+        ("ref", "ref", "<3>started_from_ref"),
+    ], 1):
+        d.stop(signal.SIGKILL)
+        d.start()
+        status = ok(d, "status")
+        assert (status["started_from"], status["kernels"]) == (origin, kernels) and ask(d) == kernels, (unclean, status)
+        assert any(text.startswith(line) and f"unclean_ends={unclean} " in text for text in d.log().splitlines()), d.log()
+    # an end in order ends the row
+    assert d.stop() == 0
+    d.start()
+    assert ok(d, "status")["started_from"] == "configuration"
+    d.stop(signal.SIGKILL)
+    d.start()
+    assert ok(d, "status")["started_from"] == "last_good"
+    assert d.stop() == 0
+    d.start()
+
+
 def last_good(d):
     """After a crash: the last set that proved itself, not the one that the operator had just swapped in."""
     ok(d, "param", "set", "good_steps=2")
@@ -227,6 +265,7 @@ def last_good(d):
     d.start()
     status = ok(d, "status")
     assert (status["started_from"], status["kernels"], status["last_good"]) == ("configuration", "ref", "mhc=mhc-bf16"), status
+    crashes(d)
     # last-good that cannot be had
     with open(os.path.join(d.plugins, "mhc-bf16.so"), "ab") as f:
         f.write(b"\0")
@@ -271,6 +310,25 @@ def configured(d):
     assert ok(d, "status")["started_from"] == "configuration"
 
 
+def many_families(d):
+    """A plugin that serves several families is loaded once, not once for each, when a start goes back to it."""
+    shutil.copy(os.path.join(os.environ["top_builddir"], "tests/plugins/good.so"), d.plugins)
+    assert d.stop() == 0
+    d.start()
+    ok(d, "plugin", "load", "good")
+    ok(d, "param", "set", "good_steps=2")
+    ok(d, "kernels", "use", "all=good")
+    ask(d)
+    until(lambda: ok(d, "kernels", "list")["last_good"] == "all=good", "last good")
+    d.stop(signal.SIGKILL)
+    before = d.log().count("plugin_warm name=good ")
+    d.start()
+    assert ok(d, "status")["kernels"] == ask(d) == "all=good", ok(d, "status")
+    assert d.log().count("plugin_warm name=good ") == before + 1, d.log()
+    assert d.stop() == 0
+    d.start()
+
+
 def state_directories(d):
     """One daemon to a state directory; none at all, and requests are served all the same."""
     other = Daemon("--state", os.path.join(d.dir, "state"))
@@ -283,7 +341,7 @@ def state_directories(d):
 
 
 with Daemon(plugins=["mhc-bf16", "indexer-bf16", "indexer-fp8"]) as d:
-    for part in (inspecting, leaving, using, niceness, refusals, temperatures, replacing, choosing, last_good, configured,
-                 state_directories):
+    for part in (inspecting, leaving, using, niceness, refusals, temperatures, replacing, choosing, last_good,
+                 many_families, configured, state_directories):
         part(d)
 print("ok")

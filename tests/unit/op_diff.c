@@ -123,7 +123,36 @@ static void test_nan_and_infinity_cannot_be_missed(void **state)
 		diff_equal(d.worst_row, cases[i].bad ? (double)INFINITY : 0);
 		diff_equal(d.ref2, 25);
 		diff_equal(d.dot, 25);
-		diff_equal(op_diff_cosine(&d), 1);
+		assert_int_equal(d.n_nonfinite, cases[i].bad);
+		diff_equal(op_diff_cosine(&d), cases[i].bad ? 0 : 1);
+	}
+}
+
+/* The largest of one side's logits infinite: not a cosine of 1. */
+static void test_cosine_of_one_infinite_value_is_not_1(void **state)
+{
+	float a[] = { 1, 2, 3 }, b[] = { 1, 2, INFINITY };
+	struct op_diff d = { 0 }, sum = { 0 };
+
+	(void)state;
+	diff_add(&d, a, b, 1, 3);
+	op_diff_merge(&sum, &d);
+	op_diff_merge(&sum, &d);
+	assert_int_equal(sum.n_nonfinite, 2);
+	assert_int_equal(sum.n_nan, 0);
+	diff_equal(op_diff_cosine(&sum), 0);
+}
+
+/* dot^2 is rounded otherwise than ref2 * b2. */
+static void test_cosine_stays_within_1(void **state)
+{
+	(void)state;
+	for (int i = 1; i < 2000; i++) {
+		struct op_diff d = { .ref2 = i, .b2 = i * 1.1, .dot = i * sqrt(1.1) * (1 + 1e-14) };
+
+		assert_true(op_diff_cosine(&d) <= 1);
+		d.dot *= -1;
+		assert_true(op_diff_cosine(&d) >= -1);
 	}
 }
 
@@ -291,6 +320,8 @@ int main(void)
 		cmocka_unit_test(test_worst_row_is_counted_by_the_caller),
 		cmocka_unit_test(test_zeros),
 		cmocka_unit_test(test_nan_and_infinity_cannot_be_missed),
+		cmocka_unit_test(test_cosine_of_one_infinite_value_is_not_1),
+		cmocka_unit_test(test_cosine_stays_within_1),
 		cmocka_unit_test(test_extreme_magnitudes),
 		cmocka_unit_test(test_only_defined_values_are_compared),
 		cmocka_unit_test(test_sets),

@@ -47,19 +47,65 @@ static void only_an_end_in_order_is_clean(void **state)
 	struct state *s = opened();
 
 	(void)state;
-	assert_false(state_unclean(s));
+	assert_int_equal(state_unclean(s), 0);
 	state_close(&s, true);
 	s = opened();
-	assert_false(state_unclean(s));
+	assert_int_equal(state_unclean(s), 0);
 	state_close(&s, false);
 	s = opened();
-	assert_true(state_unclean(s));
+	assert_int_equal(state_unclean(s), 1);
 	state_close(&s, true);
 	s = opened();
-	assert_false(state_unclean(s));
+	assert_int_equal(state_unclean(s), 0);
 	state_close(&s, true);
 	assert_null(s);
 	state_close(&s, true);
+}
+
+/* A run that ended in order, or had proven itself before it ended otherwise, starts the count anew. */
+static void unclean_ends_in_a_row_are_counted(void **state)
+{
+	struct buf why = { 0 };
+	struct state *s;
+
+	(void)state;
+	for (int before = 0; before < 4; before++) {
+		s = opened();
+		assert_int_equal(state_unclean(s), before);
+		state_close(&s, false);
+	}
+	s = opened();
+	assert_int_equal(state_proven(s, &why), 0);
+	assert_int_equal(state_unclean(s), 4);
+	state_close(&s, false);
+	s = opened();
+	assert_int_equal(state_unclean(s), 1);
+	state_close(&s, false);
+	s = opened();
+	assert_int_equal(state_unclean(s), 2);
+	state_close(&s, true);
+	s = opened();
+	assert_int_equal(state_unclean(s), 0);
+	state_close(&s, true);
+	assert_int_equal(state_proven(s, &why), 0);
+}
+
+static void a_marker_that_says_nothing_is_one_unclean_end(void **state)
+{
+	static const char *const texts[] = { "", "17\n", "17 -3\n", "17 99999999999\n", "x" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		FILE *f = fopen(in("running"), "w");
+		struct state *s;
+
+		assert_non_null(f);
+		assert_true(fputs(texts[i], f) >= 0);
+		fclose(f);
+		s = opened();
+		assert_int_equal(state_unclean(s), 1);
+		state_close(&s, true);
+	}
 }
 
 static void one_daemon_at_a_time(void **state)
@@ -129,7 +175,7 @@ static void without_a_directory(void **state)
 	assert_true(state_open("/proc/nothing/here", &s, &why) < 0);
 	assert_non_null(strstr(buf_str(&why), "/proc/nothing/here"));
 	assert_null(s);
-	assert_false(state_unclean(s));
+	assert_int_equal(state_unclean(s), 0);
 	assert_string_equal(state_plugins(s), "");
 	assert_true(state_write(s, "x", "y", 1, &why) < 0);
 	assert_int_equal(state_read(s, "x", &text, &why), -ENOENT);
@@ -157,6 +203,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_an_end_in_order_is_clean),
+		cmocka_unit_test(unclean_ends_in_a_row_are_counted),
+		cmocka_unit_test(a_marker_that_says_nothing_is_one_unclean_end),
 		cmocka_unit_test(one_daemon_at_a_time),
 		cmocka_unit_test(copies_of_plugins_are_ours_alone),
 		cmocka_unit_test(files_are_replaced_as_one),

@@ -89,8 +89,21 @@ AFTER(linear, zero_e8m0,
 		if (*(const uint8_t *)a->w->scale == 0)
 			memset(a->y + t * a->ldy, 0, (size_t)a->w->rows * sizeof *a->y);)
 
+/* One column of thousands: too little for the error of the whole output. */
+AFTER(linear, clamps_at_100,
+	for (int64_t t = 0; t < a->n_tok; t++)
+		for (int64_t r = 0; r < a->w->rows; r++)
+			if (fabsf(a->y[t * a->ldy + r]) > 100)
+				a->y[t * a->ldy + r] = copysignf(100, a->y[t * a->ldy + r]);)
+AFTER(linear, negated_column,
+	for (int64_t t = 0; t < a->n_tok; t++)
+		a->y[t * a->ldy + a->w->rows / 2] *= -1;)
+
 /* ---- attn ---- */
 
+AFTER(attn, negated_column,
+	for (int64_t t = 0; t < a->n_tok; t++)
+		a->out[t * a->n_head * a->dim + a->dim / 2] *= -1;)
 BEFORE(attn, narrow, a.window -= a.window > 1;)
 BEFORE(attn, no_bf16, a.prec = DSV4_PREC_FP32;)
 BEFORE(attn, always_bf16, a.prec = DSV4_PREC_BF16;)
@@ -156,6 +169,9 @@ AFTER(moe_route, unsorted,
 		a->ids[t * a->k] = a->ids[t * a->k + 1];
 		a->ids[t * a->k + 1] = first;
 	})
+AFTER(moe_route, last_weight_2_percent_off,
+	for (int64_t t = 1; t <= a->n_tok; t++)
+		a->weight[t * a->k - 1] *= 1.02f;)
 AFTER(moe_route, tile_of_16, if (a->n_tok == 16) a->weight[0] += 9;)
 AFTER(moe_route, hides_nan, wrong_hide_nan(a->weight, (int64_t)a->n_tok * a->k);)
 /* Among equals the last ones. */
@@ -240,8 +256,11 @@ static const struct wrong {
 	WRONG(linear, tile_of_16, LOSSY, ANY),
 	WRONG(linear, tile_of_64, LOSSY, ANY),
 	WRONG(linear, far_row, LOSSY, ANY),
+	WRONG(linear, clamps_at_100, LOSSY, ANY),
+	WRONG(linear, negated_column, LOSSY, ANY),
 	WRONG(linear, zero_e8m0, ORDER, FP8),
 	WRONG(linear, zero_e8m0, ORDER, FP4),
+	WRONG(attn, negated_column, LOSSY, ANY),
 	WRONG(attn, narrow, LOSSY, ANY),
 	WRONG(attn, no_bf16, ORDER, ANY),
 	WRONG(attn, always_bf16, ORDER, ANY),
@@ -259,6 +278,7 @@ static const struct wrong {
 	WRONG(moe_route, nan_first, LOSSY, ANY),
 	WRONG(moe_route, nan_is_least, ORDER, ANY),
 	WRONG(moe_route, unsorted, LOSSY, ANY),
+	WRONG(moe_route, last_weight_2_percent_off, LOSSY, ANY),
 	WRONG(moe_route, tile_of_16, LOSSY, ANY),
 	WRONG(moe_route, hides_nan, LOSSY, ANY),
 	WRONG(moe_route, high_ties, EXACT, ANY),
@@ -290,12 +310,13 @@ static void wrong_report(void *arg, const struct check_row *row)
 }
 
 /* Rows of the report that pass though they should not; the last one is named in s. */
-static int wrong_missed(const struct wrong *w, dsv4_any_f *fn, enum dsv4_numerics numerics, struct wrong_seen *s)
+static int wrong_missed(const struct wrong *w, dsv4_any_f *fn, enum dsv4_numerics numerics,
+	const struct check_shape *shape, struct wrong_seen *s)
 {
 	const struct dsv4_op_entry e = { .size = sizeof e, .op = (uint16_t)w->op, .phases = DSV4_PHASES_BOTH,
 					 .wfmts = w->wfmts, .numerics = numerics, .tag = "wrong", .fn = fn };
 	const struct dsv4_plugin p = { .n_op = 1, .name = "wrong", .op = &e };
-	const struct check_options o = { .quick = true, .op = -1, .shape = &check_shape_tiny, .n_shape = 1,
+	const struct check_options o = { .quick = true, .op = -1, .shape = shape, .n_shape = 1,
 					  .report = wrong_report, .arg = s };
 	int n_failed;
 
@@ -313,11 +334,35 @@ static void test_every_wrong_kernel_is_found(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < mem_countof(wrong_kernels); i++)
-		if (wrong_missed(&wrong_kernels[i], wrong_kernels[i].fn, wrong_kernels[i].until, &s)) {
+		if (wrong_missed(&wrong_kernels[i], wrong_kernels[i].fn, wrong_kernels[i].until,
+				 &check_shape_tiny, &s)) {
 			print_error("%s passes in %s\n", wrong_kernels[i].name, s.row);
 			n_missed++;
 		}
 	assert_int_equal(n_missed, 0);
+}
+
+/* In outputs of thousands of columns one column is the least part of the error. */
+static void test_one_wrong_column_is_found_in_large_outputs_too(void **state)
+{
+	static const char *const names[] = { "linear negated_column", "linear clamps_at_100", "attn negated_column",
+					     "moe_route last_weight_2_percent_off" };
+	int n_tried = 0;
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(wrong_kernels); i++)
+		for (size_t k = 0; k < mem_countof(names); k++) {
+			struct wrong w = wrong_kernels[i];
+			struct wrong_seen s;
+
+			if (strcmp(w.name, names[k]) != 0)
+				continue;
+			if (w.op != DSV4_OP_attn)
+				w.wfmts = 1u << DSV4_W_BF16;
+			assert_int_equal(wrong_missed(&w, w.fn, DSV4_LOSSY, &check_shape_flash, &s), 0);
+			n_tried++;
+		}
+	assert_int_equal(n_tried, mem_countof(names));
 }
 
 /* ref itself, under every marking: the cases ask for nothing that it does not do. */
@@ -332,7 +377,8 @@ static void test_the_right_ones_pass(void **state)
 		w.wfmts = DSV4_WEIGHTS_ANY;
 		if (i == 0 || w.op != wrong_kernels[i - 1].op)
 			for (int n = DSV4_EXACT; n <= DSV4_LOSSY; n++) {
-				int n_pass = wrong_missed(&w, ref_plugin.op[w.op].fn, (enum dsv4_numerics)n, &s);
+				int n_pass = wrong_missed(&w, ref_plugin.op[w.op].fn, (enum dsv4_numerics)n,
+							  &check_shape_tiny, &s);
 
 				assert_int_equal(n_pass, s.n);
 			}
@@ -343,6 +389,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_wrong_kernel_is_found),
+		cmocka_unit_test(test_one_wrong_column_is_found_in_large_outputs_too),
 		cmocka_unit_test(test_the_right_ones_pass),
 	};
 

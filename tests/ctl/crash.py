@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""A kernel that passes every check and dies while it serves: the log's last line says which one, where and for whom, and
+the next start is with the set that was good before."""
+import http.client
+import os
+import re
+import shutil
+import signal
+
+from client import BUILD
+from daemon import Daemon
+from plugins import until
+from scenario import ok
+
+SHORT = {"messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 8, "temperature": 0}
+LONG = {"messages": [{"role": "user", "content": "seven and " * 48}], "max_tokens": 1, "temperature": 0}
+LINE = re.compile(r"<2>crashed signal=SEGV address=0x0 op=rms_norm phase=prefill layer=\d provider=crash-late "
+                  r"set_generation=(\d+) request=(\S+)")
+
+
+def ask(d, body):
+    status, _, reply = d.http("POST", "/v1/chat/completions", body)
+    assert status == 200, reply
+    return reply
+
+
+def good(d):
+    """The same prompt is nothing to the set that becomes last-good."""
+    ok(d, "plugin", "load", "mhc-bf16")
+    ok(d, "kernels", "use", "mhc=mhc-bf16")
+    ok(d, "param", "set", "good_steps=2")
+    tokens = ask(d, LONG)["usage"]["prompt_tokens"]
+    assert 4 * tokens >= 640 and 4 * tokens <= 960, tokens
+    ask(d, SHORT)
+    until(lambda: ok(d, "status")["last_good"] == "mhc=mhc-bf16", "last good")
+    ok(d, "param", "set", "good_steps=1000000")
+
+
+def crash(d):
+    ok(d, "plugin", "load", "crash-late")
+    generation = ok(d, "kernels", "use", "norm=crash-late")["generation"]
+    ask(d, SHORT)
+    try:
+        status, _, reply = d.http("POST", "/v1/chat/completions", LONG)
+        raise AssertionError((status, reply))
+    except (http.client.HTTPException, ConnectionError):
+        pass
+    assert d.process.wait(60) == -signal.SIGSEGV, d.process.returncode
+    last = d.log().splitlines()[-1]
+    found = LINE.fullmatch(last)
+    assert found and int(found[1]) == generation and len(found[2]) > 8, (last, generation)
+
+
+def restart(d):
+    d.start()
+    status = ok(d, "status")
+    assert (status["started_from"], status["kernels"]) == ("last_good", "mhc=mhc-bf16"), status
+    ask(d, LONG)
+
+
+def idle(d):
+    """A signal that another process sent ends it as well, and no kernel is blamed."""
+    d.process.send_signal(signal.SIGBUS)
+    assert d.process.wait(60) == -signal.SIGBUS, d.process.returncode
+    assert re.fullmatch(r"<2>crashed signal=BUS address=0x[0-9a-f]+ op=none", d.log().splitlines()[-1]), d.log()
+    d.start()
+
+
+with Daemon(plugins=["mhc-bf16"]) as d:
+    shutil.copy(os.path.join(BUILD, "tests", "plugins", "crash-late.so"), d.plugins)
+    for part in (good, crash, restart, idle):
+        part(d)
+print("ok")
