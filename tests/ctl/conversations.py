@@ -2,9 +2,10 @@
 """Random conversations: whatever was cached, cut off, edited or killed before, an answer is the cold one.
 
 Several clients at once lead conversations of several turns that go back, change what was said, switch thinking and
-tools, and hang up in the middle of an answer; an operator clears and verifies the cache and swaps kernels; between the rounds the daemon is killed and comes back with another
-budget and its disk. Each answer that was completed is asked for again from a daemon without a cache: the prompt's
-and the answer's token ids and its logprobs must be the same; a seed makes the drawn ones comparable as well.
+tools, and hang up in the middle of an answer; an operator clears and verifies the cache and swaps kernels; between the
+rounds the daemon is killed and comes back with another budget and its disk. Each answer that was completed is asked for
+again from a daemon without a cache: the prompt's and the answer's token ids and its logprobs must be the same; a seed
+makes the drawn ones comparable as well.
 
 CONVERSATIONS=1000 SEED=1 tests/lib/python.sh tests/ctl/conversations.py
 """
