@@ -119,8 +119,8 @@ def main(folder):
     paths = [os.path.join(folder, name) for name in ("warm.conf", "cold.conf")]
     config(paths[1], memory="0", disk="no", **fast)
     env = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
-    warm = Daemon("--config", paths[0], env=env)
-    with Daemon("--config", paths[1], env=env) as cold:
+    warm = Daemon("--config", paths[0], env=env, timeout=600)
+    with Daemon("--config", paths[1], env=env, timeout=600) as cold:
         run, rounds = Run(warm, cold, fast), [list(range(n, min(n + ROUND, COUNT))) for n in range(0, COUNT, ROUND)]
         for i, numbers in enumerate(rounds):
             # the exact kernels go on with what others left on the disk; the last round has room for everything
