@@ -2,9 +2,10 @@
 """Random conversations: whatever was cached, cut off, edited or killed before, an answer is the cold one.
 
 Several clients at once lead conversations of several turns that go back, change what was said, switch thinking and
-tools, and hang up in the middle of an answer; an operator clears and verifies the cache and swaps kernels; between the rounds the daemon is killed and comes back with another
-budget and its disk. Each answer that was completed is asked for again from a daemon without a cache: the prompt's
-and the answer's token ids and its logprobs must be the same; a seed makes the drawn ones comparable as well.
+tools, and hang up in the middle of an answer; an operator clears and verifies the cache and swaps kernels; between the
+rounds the daemon is killed and comes back with another budget and its disk. Each answer that was completed is asked for
+again from a daemon without a cache: the prompt's and the answer's token ids and its logprobs must be the same; a seed
+makes the drawn ones comparable as well.
 
 CONVERSATIONS=1000 SEED=1 tests/lib/python.sh tests/ctl/conversations.py
 """
@@ -118,8 +119,8 @@ def main(folder):
     paths = [os.path.join(folder, name) for name in ("warm.conf", "cold.conf")]
     config(paths[1], memory="0", disk="no", **fast)
     env = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
-    warm = Daemon("--config", paths[0], env=env)
-    with Daemon("--config", paths[1], env=env) as cold:
+    warm = Daemon("--config", paths[0], env=env, timeout=600)
+    with Daemon("--config", paths[1], env=env, timeout=600) as cold:
         run, rounds = Run(warm, cold, fast), [list(range(n, min(n + ROUND, COUNT))) for n in range(0, COUNT, ROUND)]
         for i, numbers in enumerate(rounds):
             # the exact kernels go on with what others left on the disk; the last round has room for everything
