@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define LOAD_SEEDS 1000000007 /* few digits, to be typed */
+
 /* One load. Control fills it, ops works on all but `plugin`, control takes what came of it. */
 struct plugin_load {
 	struct ops_job job;
@@ -24,6 +26,7 @@ struct plugin_load {
 	const char *dir, *copies;  /* the configuration's, the state's; do not change */
 	char *path, *sha256;       /* sha256 NULL: any */
 	int stage_ms;              /* as of trial_options */
+	uint64_t seed;             /* of the trial's check: other values and numbers of tokens in every load */
 	struct plugin_file *file;
 	struct plugin_map *map;
 	plugin_done_f *done;
@@ -70,7 +73,7 @@ static void load_run(struct ops_job *job)
 {
 	struct plugin_load *l = list_entry(job, struct plugin_load, job);
 	/* Tiny shapes: whether it is right on the model's own is for `plugin check`, which may take minutes. */
-	const struct trial_options trial = { .stage_ms = l->stage_ms, .cancel = &job->cancel };
+	const struct trial_options trial = { .stage_ms = l->stage_ms, .seed = l->seed, .cancel = &job->cancel };
 	struct buf *why = &l->why;
 	int r = load_cancelled(l, why);
 
@@ -122,13 +125,14 @@ static void load_install(struct plugin_load *l)
 		  clock_ms() - l->started);
 }
 
-/* A file that never was a plugin here leaves no row; what has its name or path remembers why it was refused. */
+/* kcheck --quick --shape tiny --seed SEED FILE finds it again. A file that never was a plugin here leaves no row; what has its name or path remembers why it was refused. */
 static void load_refused(struct plugin_load *l)
 {
 	struct plugin *p = l->plugin;
 	const char *why = l->why.len ? buf_str(&l->why) : rc_text(l->rc);
 
-	log_event(LOG_LV_WARN, "plugin_refused", "file=%s why=%s", LOGQ(l->path), LOGQ(why));
+	log_event(LOG_LV_WARN, "plugin_refused", "file=%s why=%s seed=%llu", LOGQ(l->path), LOGQ(why),
+		  (unsigned long long)l->seed);
 	list_each(other, &l->daemon->plugins->list, struct plugin, node)
 		if (!other->superseded && (!strcmp(other->path, l->path) ||
 					   (l->file && !strcmp(other->name, l->file->facts.name))))
@@ -171,6 +175,7 @@ static struct plugin_load *load_new(struct daemon *d, struct plugin *p, const ch
 	*l = (struct plugin_load){ .job = { .run = load_run, .done = load_done }, .daemon = d, .plugin = p,
 				   .path = mem_strdup(p->path), .sha256 = sha256 ? mem_strdup(sha256) : NULL,
 				   .started = clock_ms() };
+	l->seed = (uint64_t)clock_ns() % LOAD_SEEDS + 1;
 	l->dir = conf_text(&d->conf, CONF_dir);
 	l->copies = state_plugins(d->state);
 	l->stage_ms = (int)conf_int(&d->conf, CONF_trial_timeout) * 1000;

@@ -264,6 +264,22 @@ bool case_wanted(const struct case_spec *s, bool odd, bool quick, enum case_valu
 	return s->numerics != DSV4_LOSSY || v == CASE_PLAIN || v == CASE_BIG || v == CASE_ZERO;
 }
 
+int case_n_tok(struct check_case *c, const struct case_spec *s, int n, int most)
+{
+	int64_t limit = s->phase == DSV4_DECODE && most > CASE_MAX_DECODE ? CASE_MAX_DECODE : most;
+
+	if (n != CASE_N_TOK_ANY)
+		return n;
+	switch (case_below(c, 4)) {
+	case 0:
+		return (int)(1 + case_below(c, limit < 32 ? limit : 32));
+	case 1:
+		return (int)(limit < 8 ? limit : 8 * (1 + case_below(c, limit / 8)));
+	default:
+		return (int)(1 + case_below(c, limit));
+	}
+}
+
 float case_step(enum dsv4_round r)
 {
 	return r == DSV4_ROUND_BF16 ? 0x1p-8f : r == DSV4_ROUND_FP8 ? 0x1p-3f : r == DSV4_ROUND_FP4 ? 0.5f : 0;

@@ -39,6 +39,8 @@ union case_args {
 };
 
 #define CASE_MAX_SEQ 64
+#define CASE_N_TOK_ANY (-1) /* in a table of cases: see case_n_tok() */
+#define CASE_MAX_TOK 256    /* the most tokens that are drawn */
 #define CASE_MAX_DECODE 64 /* tokens of a decode batch: as many requests run at once, unless max_running says more */
 
 struct check_case {
@@ -129,6 +131,11 @@ void case_rows(struct check_case *c, struct dsv4_rows *r, int64_t n, int dim, in
 /* Does the spec want a row of a table: `odd` when its sizes are no shape's, `quick` when a quick check has it
  * too, v the values it fills with. */
 bool case_wanted(const struct case_spec *s, bool odd, bool quick, enum case_values v);
+
+/* How many tokens a row of a table is for: n itself, or, of CASE_N_TOK_ANY, a number drawn from the case's seed, every
+ * one up to `most` in turn over many seeds, small ones and the multiples of 8 more often; in DECODE no more than
+ * CASE_MAX_DECODE. */
+int case_n_tok(struct check_case *c, const struct case_spec *s, int n, int most);
 
 /* Relative step of rounding to a format: NONE 0, BF16 2^-8, FP8 2^-3, FP4 2^-1. */
 float case_step(enum dsv4_round r);

@@ -44,6 +44,9 @@ static const struct case_attn_row {
 	{ 31, 2, 8, 4, 3, 400, 128, 1, CASE_ATTN_ALL, 0, 0, 0, true, true, CASE_PLAIN },
 	{ 24, 9, 3, 1, 40, 0, 4, 5, CASE_ATTN_ALL, 0, 0, 0, false, false, CASE_PLAIN },
 	{ 64, 2, 4, 40, 1, 50, 4, 8, CASE_ATTN_LIST, 3, 0, 0, false, false, CASE_PLAIN },
+	/* any number of tokens; in DECODE of sequences */
+	{ 12, 2, 6, 1, CASE_N_TOK_ANY, 9, 4, 4, CASE_ATTN_ALL, 0, 0, 0, false, true, CASE_PLAIN },
+	{ 16, 1, 4, 1, CASE_N_TOK_ANY, 40, 4, 8, CASE_ATTN_LIST, 5, 0, 0, false, true, CASE_PLAIN },
 	/* nothing chosen, and no token at all */
 	{ 33, 2, 5, 2, 4, 100, 4, 3, CASE_ATTN_NONE, 0, 0, 0, false, true, CASE_PLAIN },
 	{ 33, 2, 5, 0, 0, 0, 4, 3, CASE_ATTN_NONE, 0, 0, 0, false, true, CASE_PLAIN },
@@ -208,12 +211,15 @@ static int case_attn_make(struct check_case *c, const struct case_spec *s, int i
 	static const char *const sinks[] = { "", "no sink, ", "big sink, " };
 	const struct case_attn_row *r = &case_attn_table[i];
 	int most = r->list ? r->list : r->dim ? 0 : s->shape->index_topk, page = r->ratio ? 128 / r->ratio : 1;
-	struct case_attn_plan p = { .n_tok = s->phase == DSV4_DECODE && r->n_tok > 1 ? 1 : r->n_tok,
+	int n_tok = case_n_tok(c, s, r->n_tok, CASE_MAX_TOK), n_seq = r->n_seq;
+	struct case_attn_plan p = { .n_tok = s->phase == DSV4_DECODE && n_tok > 1 ? 1 : n_tok,
 				    .pos0 = r->pos0, .ratio = r->ratio, .slack = r->slack, .values = r->values,
 				    .page_rows = r->page_rows ? r->page_rows : page };
 	struct dsv4_attn *a = &c->args.attn;
 
-	*a = (struct dsv4_attn){ .n_seq = r->n_seq, .prec = r->bf16 ? DSV4_PREC_BF16 : DSV4_PREC_FP32,
+	if (s->phase == DSV4_DECODE && r->n_tok == CASE_N_TOK_ANY)
+		n_seq = n_tok;
+	*a = (struct dsv4_attn){ .n_seq = n_seq, .prec = r->bf16 ? DSV4_PREC_BF16 : DSV4_PREC_FP32,
 				 .n_head = r->dim ? r->n_head : s->shape->heads,
 				 .dim = r->dim ? r->dim : s->shape->head_dim,
 				 .window = r->dim ? r->window : s->shape->window };
@@ -221,7 +227,7 @@ static int case_attn_make(struct check_case *c, const struct case_spec *s, int i
 		return CASE_SKIP;
 	c->step = r->bf16 ? case_step(DSV4_ROUND_BF16) : 0;
 	case_attn_fill(c, &p, r->rows, most, r->sink);
-	case_name(c, "%d seq of %lld tok, %d x %d, window %d, ratio %d, %s, %s%s, %s", r->n_seq, (long long)p.n_tok,
+	case_name(c, "%d seq of %lld tok, %d x %d, window %d, ratio %d, %s, %s%s, %s", n_seq, (long long)p.n_tok,
 		a->n_head, a->dim, a->window, r->ratio, rows[r->rows], sinks[r->sink], r->bf16 ? "bf16" : "fp32",
 		case_values_name(r->values));
 	return c->rc;

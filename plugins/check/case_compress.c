@@ -26,6 +26,8 @@ static const struct case_compress_row {
 	{ CASE_COMPRESS_ODD, 1, 4, 7, 2, true, true, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 1, 1, 1, 0, false, false, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 4, 3, 130, 6, true, true, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
+	{ CASE_COMPRESS_ODD, CASE_N_TOK_ANY, 4, 12, 4, true, true, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
+	{ CASE_COMPRESS_ODD, CASE_N_TOK_ANY, 4, 16, 8, false, false, true, DSV4_ROUND_NONE, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 2, 5, 65, 64, false, true, false, DSV4_ROUND_BF16, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 33, 4, 64, 32, true, true, false, DSV4_ROUND_FP8, CASE_PLAIN, CASE_PLAIN },
 	{ CASE_COMPRESS_ODD, 0, 4, 96, 32, true, false, true, DSV4_ROUND_FP8, CASE_PLAIN, CASE_PLAIN },
@@ -75,7 +77,7 @@ static int case_compress_make(struct check_case *c, const struct case_spec *s, i
 {
 	const struct case_compress_row *r = &case_compress_table[i];
 	bool odd = r->of == CASE_COMPRESS_ODD;
-	struct case_compress_dims d = { r->n_out, r->dim, r->rot };
+	struct case_compress_dims d = { case_n_tok(c, s, r->n_out, 64), r->dim, r->rot };
 
 	if (!odd) {
 		d.dim = r->of == CASE_COMPRESS_KEY ? s->shape->index_dim : s->shape->head_dim;

@@ -42,6 +42,8 @@ static const struct case_experts_row {
 	{ 4, 40, 48, 2, 16, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
 	{ 3, 48, 33, 1, 32, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
 	{ 3, 32, 16, 1, 64, CASE_EXPERTS_FIRST, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
+	{ 3, 24, 16, 1, CASE_N_TOK_ANY, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
+	{ 5, 16, 16, 2, CASE_N_TOK_ANY, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
 	{ 40, 32, 24, 6, 3, CASE_EXPERTS_LAST, 0, SAME, true, false, 10, 1.5f, true, CASE_PLAIN },
 	{ 4, 64, 32, 2, 0, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN },
 	{ 4, 255, 257, 2, 9, 0, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN },
@@ -127,8 +129,9 @@ static int case_experts_make(struct check_case *c, const struct case_spec *s, in
 	enum dsv4_wfmt shared = r->shared_fmt == DSV4_N_WFMT ? s->wfmt : r->shared_fmt;
 	struct dsv4_moe_experts *a = &c->args.moe_experts;
 
-	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = r->n_tok, .n_expert = r->n_expert, .dim = r->dim,
-					.inter = r->inter, .k = r->k, .n_shared = r->n_shared,
+	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = case_n_tok(c, s, r->n_tok, CASE_MAX_TOK),
+					.n_expert = r->n_expert, .dim = r->dim, .inter = r->inter, .k = r->k,
+					.n_shared = r->n_shared,
 					.act = r->act ? DSV4_ACT_FP8 : DSV4_ACT_NONE, .limit = r->limit,
 					.out_scale = r->out_scale };
 	if (!r->n_expert) {

@@ -11,7 +11,7 @@
 
 #define CASE_SCORE_RATIO 4
 
-/* n_head 0: the shape's. Sequence i has n_tok + i % 4 tokens (DECODE: one), and `rows` + 5 i rows before them, in
+/* n_head 0: the shape's. Sequence i has n_tok + i % 4 tokens (DECODE: one; of any number, so many sequences), and `rows` + 5 i rows before them, in
  * pages of page_rows. */
 static const struct case_score_row {
 	int n_seq, n_tok, rows, page_rows, n_head, dim, k;
@@ -29,6 +29,8 @@ static const struct case_score_row {
 	{ 17, 1, 3, 4, 2, 64, 4, true, CASE_PLAIN, CASE_PLAIN },
 	{ 60, 1, 0, 32, 4, 64, 0, false, CASE_PLAIN, CASE_PLAIN },
 	{ 2, 70, 100, 32, 3, 32, 64, false, CASE_PLAIN, CASE_PLAIN },
+	{ 1, CASE_N_TOK_ANY, 30, 8, 2, 16, 0, true, CASE_PLAIN, CASE_PLAIN },
+	{ 1, CASE_N_TOK_ANY, 9, 32, 3, 24, 4, true, CASE_PLAIN, CASE_PLAIN },
 	{ 0, 0, 0, 32, 4, 64, 0, true, CASE_PLAIN, CASE_PLAIN },
 	{ 2, 3, 40, 32, 4, 64, 0, true, CASE_ZERO, CASE_PLAIN },
 	{ 2, 3, 40, 32, 4, 64, 0, true, CASE_SIGNED_ZERO, CASE_PLAIN },
@@ -96,10 +98,14 @@ static int case_score_args(struct check_case *c, const struct case_score_dims *d
 static int case_score_make(struct check_case *c, const struct case_spec *s, int i)
 {
 	const struct case_score_row *r = &case_score_table[i];
-	struct case_score_dims d = { r->n_seq, s->phase == DSV4_DECODE ? 1 : r->n_tok, r->rows, r->page_rows,
+	struct case_score_dims d = { r->n_seq, case_n_tok(c, s, r->n_tok, CASE_MAX_TOK), r->rows, r->page_rows,
 				     r->n_head, r->dim, s->phase == DSV4_PREFILL };
 	bool odd = r->n_head != 0;
 
+	if (s->phase == DSV4_DECODE) {
+		d.n_seq = r->n_tok == CASE_N_TOK_ANY ? d.n_tok : r->n_seq;
+		d.n_tok = 1;
+	}
 	if (!odd) {
 		d.n_head = s->shape->index_heads;
 		d.dim = s->shape->index_dim;
@@ -192,6 +198,8 @@ static const struct case_topk_row {
 	{ 9, 17, 65, 1, true, CASE_TOPK_EQUAL },  { 5, 32, 60, 0, true, CASE_TOPK_ODD },
 	{ 5, 299, 300, 0, true, CASE_TOPK_TIES }, { 5, 300, 300, 7, false, CASE_TOPK_ODD },
 	{ 3, 0, 4096, 0, false, CASE_TOPK_EQUAL }, { 0, 32, 64, 0, true, CASE_TOPK_PLAIN },
+	{ CASE_N_TOK_ANY, 3, 900, 0, true, CASE_TOPK_PLAIN },
+	{ CASE_N_TOK_ANY, 8, 300, 1, true, CASE_TOPK_TIES },
 	{ 9, 3, 20, 0, true, CASE_TOPK_ODD },	  { 5, 32, 4100, 0, false, CASE_TOPK_ODD },
 };
 
@@ -235,7 +243,7 @@ static int case_topk_make(struct check_case *c, const struct case_spec *s, int i
 {
 	static const char *const names[] = { "plain", "ties", "equal", "odd", "no" };
 	const struct case_topk_row *r = &case_topk_table[i];
-	int k = r->k ? r->k : s->shape->index_topk, n_tok = r->n_tok;
+	int k = r->k ? r->k : s->shape->index_topk, n_tok = case_n_tok(c, s, r->n_tok, CASE_MAX_TOK);
 
 	if (k < 1 || !case_wanted(s, r->k != 0, r->quick, CASE_PLAIN))
 		return CASE_SKIP;

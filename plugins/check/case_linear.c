@@ -62,6 +62,9 @@ static const struct case_linear_row {
 	{ 17, 64, 0, 0, 1, 32, 0, 1, false, false, true, 0, CASE_PLAIN },
 	{ 16, 128, 0, 0, 1, 64, 0, 0, true, false, true, 0, CASE_PLAIN },
 	{ 9, 40, 0, 0, 1, 128, 1, 0, true, false, true, 0, CASE_PLAIN },
+	/* any number of tokens */
+	{ 17, 72, 0, 0, 1, CASE_N_TOK_ANY, 0, 0, true, false, true, 0, CASE_PLAIN },
+	{ 8, 40, 0, 0, 2, CASE_N_TOK_ANY, 1, 1, false, false, true, 0, CASE_PLAIN },
 	/* more rows than most tiles of rows, and than a small index counts */
 	{ 4100, 16, 0, 0, 1, 2, 0, 0, true, false, true, 0, CASE_PLAIN },
 	{ 33000, 4, 0, 0, 1, 1, 0, 0, true, false, false, 0, CASE_PLAIN },
@@ -136,25 +139,25 @@ static int case_linear_make(struct check_case *c, const struct case_spec *s, int
 	struct dsv4_linear *a = &c->args.linear;
 	struct dsv4_weight *w;
 	int64_t rows, cols;
-	int n_group;
+	int n_group, n_tok = case_n_tok(c, s, r->n_tok, CASE_MAX_TOK);
 
 	case_linear_extents(r, s->shape, &rows, &cols, &n_group);
 	if (rows < 1 || cols < 1 || n_group < 1 || !case_wanted(s, r->cols != 0, r->quick, r->values) ||
-	    (s->phase == DSV4_DECODE && r->n_tok > CASE_MAX_DECODE) || (r->f32_scale && s->wfmt != DSV4_W_FP8) ||
+	    (s->phase == DSV4_DECODE && n_tok > CASE_MAX_DECODE) || (r->f32_scale && s->wfmt != DSV4_W_FP8) ||
 	    (r->weights != CASE_LINEAR_PLAIN && s->numerics == DSV4_LOSSY))
 		return CASE_SKIP;
 	w = case_matrix(c, s->wfmt, r->f32_scale, rows, cols);
-	*a = (struct dsv4_linear){ .size = sizeof *a, .n_tok = r->n_tok, .n_group = n_group, .w = w,
+	*a = (struct dsv4_linear){ .size = sizeof *a, .n_tok = n_tok, .n_group = n_group, .w = w,
 				   .act = r->act ? DSV4_ACT_FP8 : DSV4_ACT_NONE, .ldx = n_group * cols + r->gap_x,
 				   .ldy = rows + r->gap_y };
-	a->x = case_linear_x(c, r->n_tok, n_group * cols, a->ldx, r->values);
+	a->x = case_linear_x(c, n_tok, n_group * cols, a->ldx, r->values);
 	if (c->rc)
 		return c->rc;
 	if (r->weights == CASE_LINEAR_SMALL)
 		case_matrix_small(w);
 	else if (r->weights == CASE_LINEAR_NAN)
 		case_matrix_nan(w);
-	case_name(c, "%d tok, %lld x %lld, %d groups, act %s%s%s, %s", r->n_tok, (long long)rows, (long long)cols,
+	case_name(c, "%d tok, %lld x %lld, %d groups, act %s%s%s, %s", n_tok, (long long)rows, (long long)cols,
 		n_group, r->act ? "fp8" : "none", r->f32_scale ? ", f32 scales" : "",
 		r->weights == CASE_LINEAR_SMALL ? ", smallest scales" : r->weights ? ", a NaN weight" : "",
 		case_values_name(r->values));

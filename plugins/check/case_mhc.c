@@ -26,6 +26,8 @@ static const struct case_mhc_row {
 	{ 3, 2, 5, 20, DSV4_PREC_BF16, false, CASE_PLAIN },
 	{ 5, 6, 17, 20, DSV4_PREC_FP32, true, CASE_PLAIN },
 	{ 67, 4, 40, 20, DSV4_PREC_FP32, false, CASE_PLAIN },
+	{ CASE_N_TOK_ANY, 4, 16, 20, DSV4_PREC_FP32, true, CASE_PLAIN },
+	{ CASE_N_TOK_ANY, 4, 24, 20, DSV4_PREC_FP32, true, CASE_PLAIN },
 	{ 0, 4, 128, 20, DSV4_PREC_FP32, true, CASE_PLAIN },
 	{ 3, 4, 128, 20, DSV4_PREC_FP32, true, CASE_ZERO },
 	{ 3, 4, 128, 20, DSV4_PREC_BF16, false, CASE_SIGNED_ZERO },
@@ -39,11 +41,14 @@ static const struct case_mhc_row {
 /* The dims and tokens of a row, where this spec wants it. */
 struct case_mhc_dims { int n_tok, hc, dim; };
 
-static bool case_mhc_dims_of(const struct case_spec *s, const struct case_mhc_row *r, struct case_mhc_dims *ret_d)
+static bool case_mhc_dims_of(struct check_case *c, const struct case_spec *s, const struct case_mhc_row *r,
+			     struct case_mhc_dims *ret_d)
 {
+	int n_tok = case_n_tok(c, s, r->n_tok, CASE_MAX_TOK);
+
 	ret_d->hc = r->hc ? r->hc : s->shape->hc;
 	ret_d->dim = r->hc ? r->dim : s->shape->hidden;
-	ret_d->n_tok = s->phase == DSV4_DECODE && r->n_tok > CASE_MAX_DECODE ? CASE_MAX_DECODE : r->n_tok;
+	ret_d->n_tok = s->phase == DSV4_DECODE && n_tok > CASE_MAX_DECODE ? CASE_MAX_DECODE : n_tok;
 	return ret_d->hc > 0 && ret_d->dim > 0 && case_wanted(s, r->hc != 0, r->quick, r->values);
 }
 
@@ -96,7 +101,7 @@ static int case_mhc_pre_make(struct check_case *c, const struct case_spec *s, in
 {
 	struct case_mhc_dims d;
 
-	if (!case_mhc_dims_of(s, &case_mhc_table[i], &d))
+	if (!case_mhc_dims_of(c, s, &case_mhc_table[i], &d))
 		return CASE_SKIP;
 	case_mhc_name(c, &case_mhc_table[i], &d);
 	return case_mhc_pre_args(c, &case_mhc_table[i], &d);
@@ -162,7 +167,7 @@ static int case_mhc_post_make(struct check_case *c, const struct case_spec *s, i
 {
 	struct case_mhc_dims d;
 
-	if (!case_mhc_dims_of(s, &case_mhc_table[i], &d))
+	if (!case_mhc_dims_of(c, s, &case_mhc_table[i], &d))
 		return CASE_SKIP;
 	case_mhc_name(c, &case_mhc_table[i], &d);
 	return case_mhc_post_args(c, &case_mhc_table[i], &d);
@@ -222,7 +227,7 @@ static int case_mhc_head_make(struct check_case *c, const struct case_spec *s, i
 {
 	struct case_mhc_dims d;
 
-	if (!case_mhc_dims_of(s, &case_mhc_table[i], &d))
+	if (!case_mhc_dims_of(c, s, &case_mhc_table[i], &d))
 		return CASE_SKIP;
 	case_mhc_name(c, &case_mhc_table[i], &d);
 	return case_mhc_head_args(c, &case_mhc_table[i], &d);

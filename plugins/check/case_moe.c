@@ -43,6 +43,8 @@ static const struct case_route_row {
 	{ 12, 40, 3, 16, CASE_ROUTE_PLAIN, true, CASE_PLAIN },
 	{ 16, 64, 4, 32, CASE_ROUTE_PLAIN, true, CASE_PLAIN },
 	{ 8, 32, 2, 64, CASE_ROUTE_PLAIN, true, CASE_PLAIN },
+	{ 9, 24, 2, CASE_N_TOK_ANY, CASE_ROUTE_PLAIN, true, CASE_PLAIN },
+	{ 12, 20, 3, CASE_N_TOK_ANY, CASE_ROUTE_PLAIN, true, CASE_PLAIN },
 	{ 65, 48, 8, 33, CASE_ROUTE_PLAIN, true, CASE_PLAIN },
 	{ 9, 33, 4, 0, CASE_ROUTE_PLAIN, true, CASE_PLAIN },
 	{ 33, 40, 6, 5, CASE_ROUTE_NO_BIAS, true, CASE_PLAIN },
@@ -157,7 +159,8 @@ static int case_route_make(struct check_case *c, const struct case_spec *s, int 
 	const struct case_route_row *r = &case_route_table[i];
 	struct dsv4_moe_route *a = &c->args.moe_route;
 
-	*a = (struct dsv4_moe_route){ .n_tok = r->n_tok, .n_expert = r->n_expert, .dim = r->dim, .k = r->k };
+	*a = (struct dsv4_moe_route){ .n_tok = case_n_tok(c, s, r->n_tok, CASE_MAX_TOK),
+				      .n_expert = r->n_expert, .dim = r->dim, .k = r->k };
 	if (!r->n_expert) {
 		a->n_expert = s->shape->experts;
 		a->dim = s->shape->hidden;
@@ -166,7 +169,7 @@ static int case_route_make(struct check_case *c, const struct case_spec *s, int 
 	if (a->k < 0)
 		a->k = a->n_expert;
 	if (a->n_expert < 1 || a->dim < 1 || a->k < 1 || a->k > a->n_expert ||
-	    !case_wanted(s, r->n_expert != 0, r->quick, r->values) || (s->phase == DSV4_DECODE && r->n_tok > CASE_MAX_DECODE))
+	    !case_wanted(s, r->n_expert != 0, r->quick, r->values) || (s->phase == DSV4_DECODE && a->n_tok > CASE_MAX_DECODE))
 		return CASE_SKIP;
 	case_route_fill(c, s->wfmt, r->how, r->values);
 	case_name(c, "%d tok, %d of %d experts, dim %d, %s, %s", a->n_tok, a->k, a->n_expert, a->dim, how[r->how],

@@ -25,6 +25,8 @@ static const struct case_norm_row {
 	{ 7, 0, 4, 3, true, false, true, CASE_PLAIN },
 	{ 65, 0, 5, 3, true, true, true, CASE_PLAIN },
 	{ 33, 0, 9, 1, false, false, true, CASE_PLAIN },
+	{ 40, 0, CASE_N_TOK_ANY, 0, true, false, true, CASE_PLAIN },
+	{ 17, 0, CASE_N_TOK_ANY, 1, true, false, true, CASE_PLAIN },
 	{ 1001, 0, 3, 0, true, false, false, CASE_PLAIN },
 	{ 48, 0, 515, 0, true, false, false, CASE_PLAIN },
 	{ 96, 0, 0, 0, true, false, true, CASE_PLAIN },
@@ -37,8 +39,9 @@ static const struct case_norm_row {
 };
 
 /* Rows that a norm sees: DECODE has no more than a batch. */
-static int case_norm_rows(const struct case_spec *s, int n)
+static int case_norm_rows(struct check_case *c, const struct case_spec *s, int n)
 {
+	n = case_n_tok(c, s, n, CASE_MAX_TOK);
 	return s->phase == DSV4_DECODE && n > CASE_MAX_DECODE ? CASE_MAX_DECODE : n;
 }
 
@@ -62,7 +65,7 @@ static int case_norm_args(struct check_case *c, int dim, int n_row, int gap, boo
 static int case_norm_make(struct check_case *c, const struct case_spec *s, int i)
 {
 	const struct case_norm_row *r = &case_norm_table[i];
-	int dim = r->dim ? r->dim : case_norm_dim(s->shape, r->of), n_row = case_norm_rows(s, r->n_row);
+	int dim = r->dim ? r->dim : case_norm_dim(s->shape, r->of), n_row = case_norm_rows(c, s, r->n_row);
 
 	if (dim < 1 || !case_wanted(s, r->dim != 0, r->quick, r->values))
 		return CASE_SKIP;
@@ -135,6 +138,8 @@ static const struct case_rope_row {
 	{ CASE_ROPE_ODD, 5, 3, 4, 2, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_PLAIN },
 	{ CASE_ROPE_ODD, 5, 1, 16, 16, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP8, false, false, CASE_PLAIN },
 	{ CASE_ROPE_ODD, 0, 4, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
+	{ CASE_ROPE_ODD, CASE_N_TOK_ANY, 2, 24, 8, 0, DSV4_ROUND_NONE, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
+	{ CASE_ROPE_ODD, CASE_N_TOK_ANY, 1, 32, 16, 1, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_PLAIN },
 	{ CASE_ROPE_ODD, 131, 3, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, false, CASE_PLAIN },
 	{ CASE_ROPE_ODD, 3, 1, 96, 32, 0, DSV4_ROUND_FP8, DSV4_ROUND_NONE, false, true, CASE_ZERO },
 	{ CASE_ROPE_ODD, 3, 1, 64, 32, 0, DSV4_ROUND_NONE, DSV4_ROUND_FP4, false, true, CASE_ZERO },
@@ -178,7 +183,7 @@ static int case_rope_args(struct check_case *c, const struct check_shape *s, con
 static int case_rope_make(struct check_case *c, const struct case_spec *s, int i)
 {
 	const struct case_rope_row *r = &case_rope_table[i];
-	int n_tok = case_norm_rows(s, r->n_tok), rc;
+	int n_tok = case_norm_rows(c, s, r->n_tok), rc;
 
 	if (!case_wanted(s, r->of == CASE_ROPE_ODD, r->quick, r->values))
 		return CASE_SKIP;

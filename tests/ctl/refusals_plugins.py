@@ -2,9 +2,12 @@
 """Every reason of refusals.def, each met by a plugin that is wrong in just that way: one named error, and a daemon that
 is as it was: the same kernel set with its plugin, nothing else mapped, no file and no child left, and it answers."""
 import os
+import re
+import subprocess
 import tempfile
 
 import plugins
+from client import BUILD
 from control import Control, Error
 from daemon import Daemon
 
@@ -90,6 +93,20 @@ def fixtures(s):
     for fixture, name in sorted(every.items()):
         s.inspects(name if fixture in UNREAD else None, fixture)
         s.load_refused(name, fixture)
+
+
+def other_values_in_every_load(s):
+    """What the trial found is found again by kcheck, with the seed that the log names."""
+    for _ in range(2):
+        s.load_refused("wrong-result", "wrong-result")
+    lines = [x for x in s.d.log().splitlines() if "plugin_refused" in x and "wrong-result.so" in x]
+    seeds = [re.search(r" seed=([1-9][0-9]*)", x).group(1) for x in lines]
+    assert len(seeds) >= 2 and len(set(seeds)) == len(seeds), lines
+    kcheck = os.path.join(BUILD, "kcheck")
+    again = subprocess.run([kcheck, "--quick", "--shape", "tiny", "--seed", seeds[-1], plugins.fixture("wrong-result")],
+                           capture_output=True, text=True, check=False)
+    found = re.search(r"rms_norm tiny, [^:]*:", lines[-1]).group()
+    assert again.returncode == 1 and found in again.stdout, (found, again)
 
 
 def place(s):
@@ -223,7 +240,8 @@ with tempfile.TemporaryDirectory() as tmp:
     directory = plugins.directory(tmp, plugins.shipped()[SERVING], *map(plugins.fixture, plugins.fixtures()))
     with Daemon("--plugins", directory) as d, Control(d.control, timeout=60) as control:
         subject = Subject(d, control, directory)
-        for test in (fixtures, place, owner, mode, kind, swapped, in_use, intent_cold, cooling):
+        for test in (fixtures, other_values_in_every_load, place, owner, mode, kind, swapped, in_use, intent_cold,
+                     cooling):
             test(subject)
     slow_trial(tmp)
 assert met == set(plugins.refusals()), met ^ set(plugins.refusals())

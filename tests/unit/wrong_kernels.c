@@ -365,6 +365,46 @@ static void test_one_wrong_column_is_found_in_large_outputs_too(void **state)
 	assert_int_equal(n_tried, mem_countof(names));
 }
 
+/* Wrong for one number of tokens only. */
+static int wrong_count;
+AFTER(rms_norm, at_one_count,
+	if (a->n_row == wrong_count)
+		a->y[0] += 9;)
+AFTER(moe_route, at_one_count,
+	if (a->n_tok == wrong_count)
+		a->weight[0] += 9;)
+
+/* The first seed with which a quick check finds it. */
+static uint64_t wrong_seed(enum dsv4_op op, dsv4_any_f *fn)
+{
+	const struct dsv4_op_entry e = { .size = sizeof e, .op = (uint16_t)op, .phases = DSV4_PHASES_BOTH,
+					 .wfmts = 1u << DSV4_W_F32, .numerics = DSV4_EXACT, .tag = "wrong", .fn = fn };
+	const struct dsv4_plugin p = { .n_op = 1, .name = "wrong", .op = &e };
+	struct check_options o = { .quick = true, .op = -1, .shape = &check_shape_tiny, .n_shape = 1, .seed = 1 };
+
+	while (o.seed < 2000 && check_plugin(&p, &wrong_host, &o) == 0)
+		o.seed++;
+	return o.seed;
+}
+
+static void test_wrong_at_one_number_of_tokens_is_found_by_some_seed(void **state)
+{
+	static const int counts[] = { 10, 12, 24, 48, 96, 200 };
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(counts); i++) {
+		uint64_t seed;
+
+		wrong_count = counts[i];
+		seed = wrong_seed(DSV4_OP_rms_norm, (dsv4_any_f *)wrong_rms_norm_at_one_count);
+		print_message("rms_norm wrong for %d rows: found with seed %d\n", counts[i], (int)seed);
+		assert_true(seed < 2000);
+		seed = wrong_seed(DSV4_OP_moe_route, (dsv4_any_f *)wrong_moe_route_at_one_count);
+		print_message("moe_route wrong for %d tokens: found with seed %d\n", counts[i], (int)seed);
+		assert_true(seed < 2000);
+	}
+}
+
 /* ref itself, under every marking: the cases ask for nothing that it does not do. */
 static void test_the_right_ones_pass(void **state)
 {
@@ -390,6 +430,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_wrong_kernel_is_found),
 		cmocka_unit_test(test_one_wrong_column_is_found_in_large_outputs_too),
+		cmocka_unit_test(test_wrong_at_one_number_of_tokens_is_found_by_some_seed),
 		cmocka_unit_test(test_the_right_ones_pass),
 	};
 
