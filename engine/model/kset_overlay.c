@@ -37,11 +37,11 @@ static int overlay_word(const char *what, const char *spec, const char *text, si
 	struct buf list = { 0 };
 	int rc;
 
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++)
 		if (strlen(name(i)) == len && memcmp(name(i), text, len) == 0)
 			return i;
+	for (int i = 0; i < n; i++)
 		buf_printf(&list, "%s%s", i ? ", " : "", name(i));
-	}
 	rc = buf_why(why, RC_INVALID, "\"%.96s\": unknown %s; there are: %s", spec, what, buf_str(&list));
 	buf_fini(&list);
 	return rc;
