@@ -16,13 +16,17 @@ import sys
 import tempfile
 
 from client import BUILD, SRC, Client
+from plugins import sanitizer
+
+# Seconds after which something hangs. Sanitized kernels are ten times slower, on a busy machine thirty.
+PATIENCE = 600 if sanitizer() else 60
 
 
 class Daemon(Client):
     """One daemon; arguments are extra command-line flags. `args` may repeat --model or --listen to override them.
     `plugins` is their directory, or a list of plugins of the build to copy to a directory of this daemon's own."""
 
-    def __init__(self, *args, program=None, model=None, plugins=None, env=None, timeout=60):
+    def __init__(self, *args, program=None, model=None, plugins=None, env=None, timeout=PATIENCE):
         self.args, self.env, self.timeout = list(args), env or {}, timeout
         self.program = program or os.path.join(BUILD, "dsv4d")
         self.model = model or os.path.join(SRC, "etc", "tiny")
@@ -33,9 +37,18 @@ class Daemon(Client):
             self._own_plugins(plugins)
         self.log_path = os.path.join(self.dir, "log")
         self.process = None
+        if sanitizer() and "--config" not in self.args:
+            self._be_patient()
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
+
+    def _be_patient(self):
+        """The daemon's own limit on each stage of a plugin's trial."""
+        config = os.path.join(self.dir, "patient.conf")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write(f"[plugins]\ntrial_timeout = {PATIENCE}\n")
+        self.args += ["--config", config]
 
     def _own_plugins(self, names):
         """A directory of its own with copies of these, which a test may change."""
@@ -112,7 +125,7 @@ class Daemon(Client):
             self.kill()
             shutil.rmtree(self.dir, ignore_errors=True)
 
-    def ctl(self, *args, timeout=60):
+    def ctl(self, *args, timeout=PATIENCE):
         """Runs dsv4ctl: (exit code, standard output, standard error)."""
         r = subprocess.run([os.path.join(BUILD, "dsv4ctl"), "--socket", self.control, *args], stdin=subprocess.DEVNULL,
                            capture_output=True, text=True, timeout=timeout, check=False)
