@@ -22,7 +22,7 @@ import plugins
 from daemon import Daemon
 from turns import Answer, config, fast_kernels, idle
 
-COUNT = int(os.environ.get("CONVERSATIONS", "24"))
+COUNT = int(os.environ.get("CONVERSATIONS", "12" if plugins.sanitizer() else "24"))
 SEED = int(os.environ.get("SEED", "1"))
 ROUND = 12       # conversations from one start of the daemon to the next
 CLIENTS = 4
