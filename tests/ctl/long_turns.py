@@ -81,13 +81,17 @@ def left_in_prefill(warm, cold):
     def steps():
         return json.loads(warm.ctl("--json", "status")[1])["steps"]
 
-    question, before = body([user(article(2, LONG + 3000))]), steps()
-    stream = warm.stream(question, timeout=600)
-    plugins.until(lambda: steps() >= before + 4, "four chunks of the prompt")
-    stream.vanish()
-    idle(warm)
-    last = json.loads(warm.ctl("--json", "request", "list", "--max", "1")[1])["requests"][0]
-    assert last["finish"] == "cancelled" and last["usage"]["completion"] == 0, last
+    for number in range(20, 40):
+        question, before = body([user(article(number, LONG + 3000 + 250 * (number - 20)))]), steps()
+        stream = warm.stream(question, timeout=600)
+        plugins.until(lambda: steps() >= before + 4, "four chunks of the prompt")
+        stream.vanish()
+        idle(warm)
+        last = json.loads(warm.ctl("--json", "request", "list", "--max", "1")[1])["requests"][0]
+        if last["finish"] == "cancelled" and last["usage"]["completion"] == 0:
+            break  # a fast machine may have been in the answer already
+    else:
+        raise AssertionError(f"never left in prefill: {last}")
     assert both(warm, cold, question).cached >= 8 * BLOCK
 
 
