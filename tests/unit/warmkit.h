@@ -23,6 +23,12 @@
 #else
 #define WARM_STEP 1
 #endif
+/* ThreadSanitizer is for what may race. */
+#ifdef __SANITIZE_THREAD__
+#define WARM_RACES_ONLY 1
+#else
+#define WARM_RACES_ONLY 0
+#endif
 
 struct warm_answer {
 	int n, n_logprob;
