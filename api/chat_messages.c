@@ -188,8 +188,8 @@ static int chat_messages_tool(const struct field_at *tool, struct error *err)
 	return chat_messages_name(&f, name, err);
 }
 
-/* Sets *ret_none; forcing a call needs constrained decoding, so it is refused rather than ignored. */
-static int chat_messages_choice(const struct field_at *body, bool *ret_none, struct error *err)
+/* Sets *ret_calls; forcing a call needs constrained decoding, so it is refused rather than ignored. */
+static int chat_messages_choice(const struct field_at *body, enum gen_calls *ret_calls, struct error *err)
 {
 	json_t *v = field_any(body, "tool_choice");
 	const char *s = json_is_string(v) ? json_string_value(v) : "auto";
@@ -202,17 +202,17 @@ static int chat_messages_choice(const struct field_at *body, bool *ret_none, str
 	if (strcmp(s, "auto") && strcmp(s, "none"))
 		return field_refuse(body, "tool_choice", err, RC_INVALID,
 				    "\"%s\" is neither \"auto\" nor \"none\"", s);
-	*ret_none = !strcmp(s, "none");
+	*ret_calls = !strcmp(s, "none") ? GEN_CALLS_NONE : GEN_CALLS_AUTO;
 	return 0;
 }
 
-int chat_messages_tools(const struct field_at *body, json_t **ret_tools, bool *ret_none, struct error *err)
+int chat_messages_tools(const struct field_at *body, json_t **ret_tools, enum gen_calls *ret_calls, struct error *err)
 {
 	json_t *tools = NULL;
 	int rc = field_array(body, "tools", &tools, err);
 
 	if (!rc)
-		rc = chat_messages_choice(body, ret_none, err);
+		rc = chat_messages_choice(body, ret_calls, err);
 	if (!rc && json_array_size(tools) > CHAT_MAX_TOOLS)
 		rc = field_refuse(body, "tools", err, RC_INVALID, "more than %d tools", CHAT_MAX_TOOLS);
 	for (size_t i = 0; !rc && i < json_array_size(tools); i++) {
@@ -224,6 +224,6 @@ int chat_messages_tools(const struct field_at *body, json_t **ret_tools, bool *r
 	}
 	if (rc)
 		return rc;
-	*ret_tools = json_array_size(tools) && !*ret_none ? json_incref(tools) : NULL;
+	*ret_tools = json_array_size(tools) && *ret_calls != GEN_CALLS_NONE ? json_incref(tools) : NULL;
 	return 0;
 }

@@ -5,11 +5,13 @@
 #define API_CHAT_MESSAGES_H
 
 #include "api/field.h"
+#include "engine/engine.h"
 
 /* The types of every field the prompt is made from are checked; what a role may hold is the renderer's
  * business. *ret_messages is a copy (shared where unchanged), the caller's. */
 int chat_messages_parse(const struct field_at *body, json_t **ret_messages, struct error *err);
-/* *ret_tools is NULL when there are none or tool_choice is "none", which *ret_none says. */
-int chat_messages_tools(const struct field_at *body, json_t **ret_tools, bool *ret_none, struct error *err);
+/* *ret_tools is NULL when there are none or tool_choice is "none", which *ret_calls says. */
+int chat_messages_tools(const struct field_at *body, json_t **ret_tools, enum gen_calls *ret_calls,
+	struct error *err);
 
 #endif

@@ -263,7 +263,7 @@ static int chat_request_fill(const struct engine *e, const struct field_at *b, s
 	    (rc = chat_request_stop(b, r, err)) || (rc = chat_request_bias(b, e, r, err)) ||
 	    (rc = chat_request_stream_options(b, r, err)) || (rc = chat_request_format(b, err)) ||
 	    (rc = chat_request_thinking(b, r, err)) || (rc = chat_messages_parse(b, &r->messages, err)) ||
-	    (rc = chat_messages_tools(b, &r->tools, &r->spec.no_tools, err)))
+	    (rc = chat_messages_tools(b, &r->tools, &r->spec.calls, err)))
 		return rc;
 	r->spec.messages = r->messages;
 	r->spec.tools = r->tools;

@@ -28,6 +28,12 @@ struct gen_sampling {
 
 enum gen_effort { GEN_EFFORT_DEFAULT, GEN_EFFORT_HIGH, GEN_EFFORT_MAX };
 
+/* What the content must be, from the end of the reasoning on. */
+enum gen_format { GEN_FORMAT_TEXT, GEN_FORMAT_JSON_OBJECT, GEN_FORMAT_JSON_SCHEMA };
+
+/* NONE: an answer has no calls, whatever tools are offered; REQUIRED: at least one; NAMED: one of that function. */
+enum gen_calls { GEN_CALLS_AUTO, GEN_CALLS_NONE, GEN_CALLS_REQUIRED, GEN_CALLS_NAMED };
+
 enum gen_finish { GEN_RUNNING, GEN_STOP, GEN_LENGTH, GEN_TOOL_CALLS, GEN_CANCELLED, GEN_ERROR };
 
 struct gen_token_logprob { int32_t token; float logprob; };

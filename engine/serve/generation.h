@@ -18,8 +18,13 @@ struct generation_spec {
 	json_t *messages, *tools;     /* borrowed */
 	const int32_t *tokens; int n_tokens;
 	const char *text;             /* raw text, added tokens not recognised */
-	bool no_tools;                /* the answer has no calls, whatever tools there are in `messages` */
+	enum gen_calls calls;
+	const char *function;         /* of GEN_CALLS_NAMED */
+	bool one_call;                /* the answer ends with its first call */
+	enum gen_format format;
+	json_t *schema;               /* of GEN_FORMAT_JSON_SCHEMA; borrowed */
 	bool thinking;
+	int max_reasoning;            /* tokens of reasoning, then it is closed; 0: any */
 	enum gen_effort effort;
 	int max_tokens;               /* <= 0: what fits the context */
 	struct gen_sampling sampling;

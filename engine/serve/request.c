@@ -179,7 +179,7 @@ static int request_machinery(struct request *r, const struct generation_spec *sp
 	int rc;
 
 	o.mode = request_mode(r, spec);
-	o.no_tools = spec->no_tools || !request_offers_tools(spec);
+	o.no_tools = spec->calls == GEN_CALLS_NONE || !request_offers_tools(spec);
 	o.emit = request_emit;
 	o.arg = r;
 	rc = completion_new(&o, &r->parser, why);

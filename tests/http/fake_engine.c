@@ -294,7 +294,7 @@ static json_t *fake_describe(const struct generation_spec *s)
 		      (double)p->presence_penalty, "frequency_penalty", (double)p->frequency_penalty,
 		      "has_seed", p->has_seed, "seed", (json_int_t)p->seed, "bias", bias, "stop", stops,
 		      "logprobs", p->logprobs, "top_logprobs", p->top_logprobs, "ignore_eos", p->ignore_eos,
-		      "no_tools", s->no_tools, "label", s->label);
+		      "no_tools", s->calls == GEN_CALLS_NONE, "label", s->label);
 	must(o);
 	return o;
 }
