@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cache_dir.c - the directory of cached files: whole files in and out, under names that are always whole files.
- * Threads: any, one at a time per struct; cache_dir_remove any. Locks: none. */
+ * Threads: any, writing one at a time per struct, the rest any. Locks: none. */
 #include "engine/cache/cache_dir.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cache_dir.h - the directory of cached files: whole files in and out, under names that are always whole files.
- * Threads: any, one at a time per struct; cache_dir_remove any. Locks: none.
+ * Threads: any, writing one at a time per struct, the rest any. Locks: none.
  *
  * Nothing but regular files is opened, no link is followed, and only names of ours are touched. A process has the
  * directory for itself, by a lock on the directory that ends with it. */

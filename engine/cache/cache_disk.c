@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CACHE_DISK_MAGIC 0x6b736964u
 #define CACHE_DISK_QUEUED 64
 /* What waits may be evicted from memory meanwhile, and is held here then: in no budget but this. */
 #define CACHE_DISK_QUEUED_BYTES ((size_t)256 << 20)

@@ -56,6 +56,11 @@ void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item);
  * ends where its block does; how deep a block is (item->edge) is for the reader to check. */
 typedef bool cache_disk_read_f(void *arg, struct cache_disk_item *item);
 void cache_disk_read(struct cache_disk *d, const struct cache_key *key, int64_t n, cache_disk_read_f *fn, void *arg);
+/* Reads a block back, and its state where there is one, on the calling thread, which waits for the disk: header, CRC, model
+ * and layout, tokens and parent against the key, rows. *ret_item has references that the caller then owns. RC_NOT_FOUND:
+ * the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it is then moved and counted
+ * like any bad file. -errno: it could not be read for want of something of ours. */
+int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item, struct buf *why);
 /* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. */
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k);
 /* The same for all of the model's files, and what waits to be written. */

@@ -10,6 +10,8 @@
 
 #include <pthread.h>
 
+#define CACHE_DISK_MAGIC 0x6b736964u
+
 /* A block, a state or both, waiting to be written; neither: the block is on disk, and was used. */
 struct cache_disk_write {
 	struct list link;
@@ -56,9 +58,18 @@ struct cache_disk {
 int64_t cache_disk_now(void);
 /* Deletes the longest unused until `need` more bytes fit; false if they never do. */
 bool cache_disk_make_room(struct cache_disk *d, uint64_t need);
+/* Takes the entry out of the index and its file off the disk. Lock held before, not after. */
+void cache_disk_evict(struct cache_disk *d, struct cache_disk_entry *e);
+/* The block was read or written: it and all before it count as used. */
+void cache_disk_touch(struct cache_disk *d, const struct cache_disk_name *block);
+/* Lock held. */
+void cache_disk_know_parent(struct cache_disk *d, const struct cache_disk_name *n, const struct cache_key *parent);
 void cache_disk_work_write(struct cache_disk *d, const struct cache_disk_item *item);
-void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r);
 void cache_disk_work_sync(struct cache_disk *d);
+
+/* ---- cache_disk_read.c: the same ---- */
+
+void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r);
 
 /* ---- cache_disk.c ---- */
 

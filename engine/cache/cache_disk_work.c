@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cache_disk_work.c - what the disk cache's thread does: one file written, one path read, room made, bad files moved.
+ * cache_disk_work.c - what the disk cache's thread does: one file written, room made, uses noted.
  * Threads: its own. Lock: cache_disk, never during I/O. */
 #include "engine/base/clock.h"
 #include "engine/base/must.h"
@@ -11,8 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-/* As many bad files as someone would look at. */
-#define CACHE_DISK_MAX_BAD 16
 #define CACHE_DISK_SAVE_AT_ONCE 64
 
 int64_t cache_disk_now(void)
@@ -37,8 +35,7 @@ static void cache_disk_delete(struct cache_disk *d, const struct cache_disk_name
 	lock_drop(&d->lock);
 }
 
-/* Takes the entry out of the index and its file off the disk. Lock held before, not after. */
-static void cache_disk_evict(struct cache_disk *d, struct cache_disk_entry *e)
+void cache_disk_evict(struct cache_disk *d, struct cache_disk_entry *e)
 {
 	struct cache_disk_name n = e->name, state = e->name;
 	enum cache_disk_place place = e->place;
@@ -74,8 +71,7 @@ bool cache_disk_make_room(struct cache_disk *d, uint64_t need)
 
 /* ---- uses ---- */
 
-/* The block was read or written: it and all before it count as used. */
-static void cache_disk_touch(struct cache_disk *d, const struct cache_disk_name *block)
+void cache_disk_touch(struct cache_disk *d, const struct cache_disk_name *block)
 {
 	struct cache_disk_stamp save[CACHE_DISK_SAVE_AT_ONCE];
 	int n;
@@ -92,7 +88,7 @@ static void cache_disk_touch(struct cache_disk *d, const struct cache_disk_name 
 	lock_drop(&d->lock);
 }
 
-static void cache_disk_know_parent(struct cache_disk *d, const struct cache_disk_name *n, const struct cache_key *parent)
+void cache_disk_know_parent(struct cache_disk *d, const struct cache_disk_name *n, const struct cache_key *parent)
 {
 	struct cache_disk_entry *e = cache_disk_index_find(&d->index, n, CACHE_DISK_OWN);
 
@@ -230,165 +226,4 @@ void cache_disk_work_sync(struct cache_disk *d)
 	lock_take(&d->lock);
 	cache_disk_failed(d, &d->stats.errors, NULL, strerror(-rc));
 	lock_drop(&d->lock);
-}
-
-/* ---- reading ---- */
-
-/* Moves a bad file out of the way, and the oldest of those there off the disk when there are many. */
-static void cache_disk_set_aside(struct cache_disk *d, const struct cache_disk_name *n, uint64_t bytes)
-{
-	int rc = cache_dir_set_aside(&d->dir, n);
-
-	lock_take(&d->lock);
-	if (rc == 0)
-		cache_disk_index_add(&d->index, n, CACHE_DISK_BAD, bytes, cache_disk_now());
-	else
-		cache_disk_failed(d, &d->stats.errors, n, strerror(-rc));
-	if (d->index.count[CACHE_DISK_BAD] > CACHE_DISK_MAX_BAD)
-		cache_disk_evict(d, cache_disk_index_oldest_bad(&d->index));
-	else
-		lock_drop(&d->lock);
-}
-
-/* The file turned out not to be what the index says. Only want of memory or descriptors leaves it there. */
-static void cache_disk_not_read(struct cache_disk *d, const struct cache_disk_name *n, int rc, const char *why)
-{
-	struct cache_disk_entry *e;
-	uint64_t bytes;
-
-	lock_take(&d->lock);
-	e = cache_disk_index_find(&d->index, n, CACHE_DISK_OWN);
-	bytes = e ? e->bytes : 0;
-	if (rc == RC_INVALID || rc == RC_UNSUPPORTED || rc == -ENOENT)
-		cache_disk_index_remove(&d->index, &e);
-	if (rc == RC_UNSUPPORTED)
-		cache_disk_index_add(&d->index, n, CACHE_DISK_FOREIGN, bytes, cache_disk_now());
-	else
-		cache_disk_failed(d, rc == RC_INVALID ? &d->stats.bad : &d->stats.errors, n, why);
-	lock_drop(&d->lock);
-	if (rc == RC_INVALID)
-		cache_disk_set_aside(d, n, bytes);
-}
-
-static int cache_disk_load(struct cache_disk *d, const struct cache_disk_name *n, struct cache_disk_item *item,
-	size_t *ret_size, struct buf *why)
-{
-	struct cache_file_head head;
-	uint8_t *bytes = NULL;
-	int rc = cache_dir_read(&d->dir, n, cache_file_max(&d->format, n->kind), CACHE_FILE_HEADER, &bytes, ret_size,
-		why);
-
-	if (rc == RC_TOO_LARGE && *ret_size == CACHE_FILE_HEADER && cache_file_foreign(&d->format, bytes))
-		rc = RC_UNSUPPORTED;
-	else if (rc == RC_TOO_LARGE)
-		rc = buf_why(why, RC_INVALID, "larger than the layout allows");
-	else if (rc == 0)
-		rc = cache_file_check(&d->format, bytes, *ret_size, n->kind, &n->key, &head, why);
-	if (rc == 0)
-		rc = cache_file_unpack(&d->format, bytes, &head, item, why);
-	free(bytes);
-	return rc;
-}
-
-static bool cache_disk_there(struct cache_disk *d, const struct cache_disk_name *n)
-{
-	bool there;
-
-	lock_take(&d->lock);
-	there = cache_disk_index_find(&d->index, n, CACHE_DISK_OWN) != NULL;
-	lock_drop(&d->lock);
-	return there;
-}
-
-/* A file into item->block or item->state; false: there is none, or it could not be read, which is booked. */
-static bool cache_disk_read_one(struct cache_disk *d, const struct cache_key *k, enum cache_file_kind kind,
-	struct cache_disk_item *item)
-{
-	struct cache_disk_name n = cache_disk_name_of(d, k, kind);
-	struct buf why = { 0 };
-	size_t size = 0;
-	int rc;
-
-	if (!cache_disk_there(d, &n))
-		return false;
-	rc = cache_disk_load(d, &n, item, &size, &why);
-	if (rc < 0) {
-		cache_disk_not_read(d, &n, rc, why.len ? buf_str(&why) : rc_text(rc));
-	} else {
-		lock_take(&d->lock);
-		d->stats.read++;
-		d->stats.read_bytes += size;
-		if (kind == CACHE_FILE_BLOCK)
-			cache_disk_know_parent(d, &n, &item->parent);
-		lock_drop(&d->lock);
-	}
-	buf_fini(&why);
-	return rc == 0;
-}
-
-/* The last of keys [0, n) with block and state on disk, -1 without. */
-static int64_t cache_disk_last_state(struct cache_disk *d, const struct cache_disk_read *r, int64_t n)
-{
-	bool state = false;
-
-	while (n-- && !(cache_disk_has(d, &r->key[n], &state) && state))
-		;
-	return n;
-}
-
-/* The state is read first: when it is bad, one further up takes its place while its block is still to come. */
-static int64_t cache_disk_read_state(struct cache_disk *d, const struct cache_disk_read *r,
-	struct cache_disk_item *ret_item)
-{
-	int64_t at = r->n;
-
-	do
-		at = cache_disk_last_state(d, r, at);
-	while (at >= 0 && !cache_disk_read_one(d, &r->key[at], CACHE_FILE_STATE, ret_item));
-	return at;
-}
-
-static bool cache_disk_closing(struct cache_disk *d)
-{
-	bool closing;
-
-	lock_take(&d->lock);
-	closing = d->closing;
-	lock_drop(&d->lock);
-	return closing;
-}
-
-static int64_t cache_disk_read_blocks(struct cache_disk *d, const struct cache_disk_read *r, int64_t state_at,
-	struct cache_disk_item *state)
-{
-	int64_t i;
-
-	for (i = 0; i < r->n && !cache_disk_closing(d); i++) {
-		struct cache_disk_item item = { .block = NULL };
-
-		if (!cache_disk_read_one(d, &r->key[i], CACHE_FILE_BLOCK, &item))
-			break;
-		if (i == state_at && item.edge == state->edge) {
-			item.state = state->state;
-			state->state = NULL;
-		}
-		if (!r->fn(r->arg, &item))
-			return i + 1;
-	}
-	return i;
-}
-
-void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r)
-{
-	struct cache_disk_item state = { .state = NULL };
-	int64_t state_at = cache_disk_closing(d) ? -1 : cache_disk_read_state(d, r, &state);
-	int64_t n = cache_disk_read_blocks(d, r, state_at, &state);
-
-	sequence_state_unref(&state.state);
-	r->fn(r->arg, NULL);
-	if (n) {
-		struct cache_disk_name last = cache_disk_name_of(d, &r->key[n - 1], CACHE_FILE_BLOCK);
-
-		cache_disk_touch(d, &last);
-	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cache_disk_faults.c - the disk cache among broken, foreign and hostile files, on full and read-only disks, and killed.
  * Threads: the test's and the disk's. Locks: none. */
+#include "engine/base/rc.h"
 #include "tests/unit/child.h"
 #include "tests/unit/diskkit.h"
 
@@ -166,6 +167,60 @@ static void a_file_of_another_layout_is_bad(void **state)
 	diskkit_open(&kit);
 	expect(0, 1, 0, 1, 3);
 	assert_non_null(strstr(diskkit_stats(&kit).error, "another layout"));
+}
+
+/* ---- reading back, to check ---- */
+
+static int check(uint32_t seed, int i, struct cache_disk_item *ret_item, struct buf *why)
+{
+	struct cache_disk_item item[DISKKIT_MAX];
+	int rc;
+
+	diskkit_path(&kit, kit.options.model_id, seed, i + 1, UINT64_MAX, item);
+	rc = cache_disk_check(kit.d, &item[i].key, ret_item, why);
+	if (rc == 0)
+		diskkit_same(&kit, item + i, ret_item);
+	diskkit_item_fini(item, i + 1);
+	return rc;
+}
+
+static void check_says(uint32_t seed, int i, int want, const char *text)
+{
+	struct cache_disk_item item = { .block = NULL };
+	struct buf why = { 0 };
+
+	assert_int_equal(check(seed, i, &item, &why), want);
+	assert_null(item.block);
+	if (!strstr(buf_str(&why), text))
+		fail_msg("%s", buf_str(&why));
+	buf_fini(&why);
+}
+
+static void a_block_is_read_back_to_check_it(void **state)
+{
+	struct cache_disk_item item;
+	struct buf why = { 0 };
+	char path[256];
+
+	(void)state;
+	put_path(1, 4, 1 << 1 | 1 << 3);
+	diskkit_open(&kit);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(check(1, i, &item, &why), 0);
+		assert_non_null(item.block);
+		assert_int_equal(item.state != NULL, i & 1);
+		diskkit_item_fini(&item, 1);
+	}
+	buf_fini(&why);
+	check_says(2, 0, RC_NOT_FOUND, "no such block");
+	flip(diskkit_file(&kit, 1, 0, CACHE_FILE_BLOCK, false, path), 900);
+	check_says(1, 0, RC_INVALID, "CRC");
+	assert_false(diskkit_exists(path));
+	flip(diskkit_file(&kit, 1, 3, CACHE_FILE_STATE, false, path), 900);
+	check_says(1, 3, RC_INVALID, "CRC");
+	assert_int_equal(diskkit_stats(&kit).bad, 2);
+	assert_int_equal(unlink(diskkit_file(&kit, 1, 2, CACHE_FILE_BLOCK, false, path)), 0);
+	check_says(1, 2, RC_NOT_FOUND, "no such block");
 }
 
 /* ---- another model's ---- */
@@ -507,6 +562,7 @@ int main(void)
 		T(of_bad_files_a_few_are_kept),
 		T(a_file_under_anothers_name_is_bad),
 		T(a_file_of_another_layout_is_bad),
+		T(a_block_is_read_back_to_check_it),
 		T(another_models_files_are_left_alone),
 		T(another_models_files_make_room_when_they_are_oldest),
 		T(another_models_file_under_our_name_is_left_alone),
