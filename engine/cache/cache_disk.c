@@ -275,7 +275,6 @@ static void cache_disk_fill(struct cache_disk *d, struct cache_disk_write *w, co
 		w->item.state = sequence_state_ref(from->state);
 	w->bytes += block + state;
 	d->queued_bytes += block + state;
-	d->stats.raw_bytes += block + state;
 }
 
 /* Is all there, but not known as used for a while? Then the thread is to take note of it. */

@@ -7,7 +7,12 @@
  * temporary name, synced and renamed, so that a crash leaves none half written. A file that is corrupt, short, or of
  * another layout goes to bad/ and is counted; another model's is not read. Bytes on disk and bytes written per second
  * have limits; what exceeds them is not written, and counted. Another model's files and those in bad/ count as well and
- * are deleted in their turn: the limit is the disk's, and a model that nobody serves any more gives its room back. */
+ * are deleted in their turn: the limit is the disk's, and a model that nobody serves any more gives its room back.
+ *
+ * No block is written without the one before it: of a path that a limit or an error cuts short, what is behind waits for
+ * the gap to be closed. What writing costs the disk has three bounds: a file is no longer than its rows by more than a
+ * header and 0.1 %; what is there is not written again; and in any T seconds at most write_rate * (T + 60) bytes are
+ * written, and one file more, where a file that failed counts as if it had been written. */
 #ifndef ENGINE_CACHE_DISK_H
 #define ENGINE_CACHE_DISK_H
 
@@ -69,10 +74,10 @@ void cache_disk_clear(struct cache_disk *d);
 struct cache_disk_stats {
 	uint64_t files, bytes, foreign;   /* now: all of them, and other models' */
 	uint64_t queued;                  /* now */
-	/* Since it was opened. raw_bytes: rows published, each once, before compression, whether they were written or
-	 * not; write amplification is written_bytes / raw_bytes. */
+	/* Since it was opened. written_bytes: of the files that were finished; raw_bytes: of the rows in them, before
+	 * compression. Write amplification is written_bytes / raw_bytes. */
 	uint64_t written, written_bytes, raw_bytes, read, read_bytes;
-	uint64_t dropped;                 /* blocks not written: queue or disk full, or a state without its block */
+	uint64_t dropped;                 /* files not written: queue or disk full, or what they continue is not there */
 	uint64_t over_rate, deleted, bad, errors; /* files */
 	char error[192];                  /* the last error or bad file, in words; "" */
 };

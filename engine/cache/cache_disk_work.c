@@ -112,15 +112,25 @@ static bool cache_disk_allowed(struct cache_disk *d)
 	return !d->write_rate || d->allowance > 0;
 }
 
+/* A state without its block, and a block without the one before it, could not be reached: what the rate or an error
+ * left out takes all behind it along. Lock held. */
+static bool cache_disk_reachable(struct cache_disk *d, const struct cache_disk_name *n, const struct cache_disk_item *item)
+{
+	struct cache_disk_name above = cache_disk_name_of(d, n->kind == CACHE_FILE_STATE ? &item->key : &item->parent,
+		CACHE_FILE_BLOCK);
+
+	return (n->kind == CACHE_FILE_BLOCK && item->edge == SEQUENCE_BLOCK) ||
+	       cache_disk_index_find(&d->index, &above, CACHE_DISK_OWN);
+}
+
 /* Is it to be written at all? Counts why not. */
 static bool cache_disk_wanted(struct cache_disk *d, const struct cache_disk_name *n, const struct cache_disk_item *item)
 {
-	struct cache_disk_name block = cache_disk_name_of(d, &item->key, CACHE_FILE_BLOCK);
 	bool there, useless, allowed;
 
 	lock_take(&d->lock);
 	there = cache_disk_index_find(&d->index, n, CACHE_DISK_OWN) != NULL;
-	useless = n->kind == CACHE_FILE_STATE && !cache_disk_index_find(&d->index, &block, CACHE_DISK_OWN);
+	useless = !cache_disk_reachable(d, n, item);
 	allowed = cache_disk_allowed(d);
 	if (!there && useless)
 		d->stats.dropped++;
@@ -135,11 +145,13 @@ static bool cache_disk_wanted(struct cache_disk *d, const struct cache_disk_name
 static void cache_disk_wrote(struct cache_disk *d, const struct cache_disk_name *n, const struct cache_disk_item *item,
 	size_t size, int64_t stamp)
 {
+	size_t raw = cache_file_raw(&d->format, n->kind, item);
 	bool dropped;
 
 	lock_take(&d->lock);
 	d->stats.written++;
 	d->stats.written_bytes += size;
+	d->stats.raw_bytes += raw;
 	d->allowance -= (double)size;
 	dropped = d->dropped;
 	if (!dropped) {
