@@ -3,7 +3,6 @@
  * Threads: any. Locks: none. */
 #include "api/chat_json.h"
 #include "engine/base/must.h"
-#include "engine/base/rc.h"
 
 #include <math.h>
 
@@ -79,15 +78,4 @@ void chat_json_add_logprob(json_t **io_logprobs, const struct tokenizer *t, cons
 	must_zero(json_array_append_new(json_object_get(*io_logprobs,
 							ev->lp_reasoning ? "reasoning_content" : "content"),
 					chat_json_logprob(t, ev)));
-}
-
-void chat_json_error(const struct gen_event *ev, struct error *err)
-{
-	if (ev->finish == GEN_CANCELLED && ev->rc == RC_DRAINING)
-		error_set(err, RC_DRAINING, NULL, "the server is shutting down");
-	else if (ev->finish == GEN_CANCELLED)
-		error_set(err, RC_CANCELLED, NULL, "the request was cancelled");
-	else
-		error_set(err, ev->rc ? ev->rc : RC_INTERNAL, NULL, "%s",
-			  ev->len ? ev->text : rc_text(ev->rc ? ev->rc : RC_INTERNAL));
 }

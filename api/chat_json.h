@@ -26,7 +26,5 @@ const char *chat_json_finish(enum gen_finish f);
 json_t *chat_json_logprob(const struct tokenizer *t, const struct gen_event *ev);
 /* Appends a GEN_EV_LOGPROB to *io_logprobs, made when NULL: {"content":[], "reasoning_content":[]}. */
 void chat_json_add_logprob(json_t **io_logprobs, const struct tokenizer *t, const struct gen_event *ev);
-/* The error of a FINISH event that chat_json_finish() has no word for. */
-void chat_json_error(const struct gen_event *ev, struct error *err);
 
 #endif

@@ -2,6 +2,7 @@
  * chat_request.c - the body of a chat completion to what the engine takes.
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/chat_request.h"
+#include "api/answer.h"
 #include "api/chat_messages.h"
 #include "api/field.h"
 #include "engine/base/mem.h"
@@ -96,16 +97,6 @@ static int chat_request_seed(const struct field_at *b, struct chat_request *r, s
 		return err->rc;
 	r->spec.sampling.seed = (uint64_t)seed;
 	return 0;
-}
-
-static int chat_request_n(const struct field_at *b, struct error *err)
-{
-	json_int_t n = 1;
-	int rc = field_int(b, "n", 1, INT64_MAX, &n, err);
-
-	if (!rc && n != 1)
-		rc = field_refuse(b, "n", err, RC_UNSUPPORTED, "only 1 answer per request is supported");
-	return rc;
 }
 
 static int chat_request_stop(const struct field_at *b, struct chat_request *r, struct error *err)
@@ -259,7 +250,7 @@ static int chat_request_fill(const struct engine *e, const struct field_at *b, s
 	int rc;
 
 	if ((rc = chat_request_model(b, e, err)) || (rc = chat_request_plain(b, r, err)) ||
-	    (rc = chat_request_n(b, err)) || (rc = chat_request_seed(b, r, err)) ||
+	    (rc = chat_request_seed(b, r, err)) ||
 	    (rc = chat_request_stop(b, r, err)) || (rc = chat_request_bias(b, e, r, err)) ||
 	    (rc = chat_request_stream_options(b, r, err)) || (rc = chat_request_format(b, err)) ||
 	    (rc = chat_request_thinking(b, r, err)) || (rc = chat_messages_parse(b, &r->messages, err)) ||
@@ -273,7 +264,7 @@ static int chat_request_fill(const struct engine *e, const struct field_at *b, s
 int chat_request_parse(const struct engine *e, json_t *body, struct chat_request *ret_r, struct error *err)
 {
 	struct field_at at = { body, "" };
-	struct chat_request r = { .spec = { .thinking = true, .parse = true } };
+	struct chat_request r = { .spec = { .thinking = true, .parse = true }, .n = 1 };
 	int rc;
 
 	gen_sampling_init(e, &r.spec.sampling);

@@ -20,6 +20,7 @@ struct chat_request {
 	json_t *messages, *tools;     /* ours; contents given as parts are joined to strings */
 	struct gen_logit_bias *bias;
 	const char **stop;
+	int n;                        /* answers to the same prompt, up to ANSWER_MAX_CHOICES */
 	bool stream, include_usage;
 };
 

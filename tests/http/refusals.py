@@ -55,7 +55,7 @@ WRONG = [
     ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": -7584}, "max_tokens"), ({"max_tokens": "10"}, "max_tokens"),
     ({"max_completion_tokens": 1.5}, "max_completion_tokens"), ({"max_completion_tokens": 1 << 40}, "max_completion_tokens"),
     ({"seed": "x"}, "seed"), ({"seed": 1.5}, "seed"),
-    ({"n": 2}, "n"), ({"n": 0}, "n"), ({"n": "1"}, "n"),
+    ({"n": 17}, "n"), ({"n": 0}, "n"), ({"n": "1"}, "n"),
     ({"stop": 3}, "stop"), ({"stop": ["a", 3]}, "stop[1]"), ({"stop": ""}, "stop"), ({"stop": ["x"] * 17}, "stop"),
     ({"stop": "x" * 1025}, "stop"), ({"stop": {}}, "stop"),
     ({"logit_bias": []}, "logit_bias"), ({"logit_bias": {"x": 1}}, "logit_bias"), ({"logit_bias": {"-1": 1}}, "logit_bias"),

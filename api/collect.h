@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ * collect.h - one generation as a whole: its events put together, for answers that are not streamed.
+ * Threads: any, one at a time per object. Locks: none. */
+#ifndef API_COLLECT_H
+#define API_COLLECT_H
+
+#include "api/error.h"
+#include "engine/engine.h"
+
+#include <stdbool.h>
+
+struct collect_call {
+	char *id, *name;
+	struct buf arguments;           /* JSON text */
+};
+
+/* Zero-initialise. */
+struct collect {
+	struct buf reasoning, content;
+	/* Whole calls only: whoever gets a whole answer may run what stands here, so one that was cut off stays out. */
+	struct collect_call *call; int n_calls;
+	struct gen_event *logprob; int n_logprobs; /* GEN_EV_LOGPROB each */
+	bool ended;
+	enum gen_finish finish;
+	struct buf detail;              /* of the finish */
+	struct error error;             /* rc != 0: the generation was cancelled or failed */
+	bool open;                      /* internal: call[n_calls] has begun and is no whole call yet */
+};
+
+/* Takes the event in and finishes it; true after the FINISH. */
+bool collect_add(struct collect *c, struct gen_event *ev);
+void collect_fini(struct collect *c);
+
+/* Did the generation reach an end that a client gets an answer for: stop, length, tool calls? */
+bool collect_finish_ok(enum gen_finish f);
+/* The error of a FINISH that is none of those. */
+void collect_error(const struct gen_event *ev, struct error *err);
+
+#endif
