@@ -3,33 +3,27 @@
  * Threads: any. Locks: none (the cache's, inside calls). */
 #include "daemon/cache_id.h"
 #include "engine/base/mem.h"
+#include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/base/sha256.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define CACHE_ID_DIGITS 6
 
 int cache_id_find(struct cache *c, const char *id, struct cache_key *ret_k, struct buf *why)
 {
-	struct cache_entry *e;
-	char hex[CACHE_KEY_HEX];
-	size_t len = strlen(id);
-	int n, found = 0;
+	int found;
 
 	if (cache_key_parse(id, ret_k) == 0)
 		return 0;
-	if (len == 0 || len > CACHE_KEY_HEX || id[strspn(id, "0123456789abcdef")])
+	found = cache_find(c, id, ret_k);
+	if (found < 0)
 		return buf_why(why, RC_INVALID, "'%.40s' is no block: the first of 32 hex digits are one", id);
-	n = cache_tree(c, &e, INT_MAX);
-	if (n < 0)
-		return buf_why(why, n, "no memory to look through all blocks; give all 32 digits");
-	for (int i = 0; i < n; i++)
-		if (strncmp(cache_key_hex(&e[i].key, hex), id, len) == 0 && found++ == 0)
-			*ret_k = e[i].key;
-	free(e);
 	if (found > 1)
 		return buf_why(why, RC_INVALID, "%d blocks begin with '%s'", found, id);
 	return found ? 0 : buf_why(why, RC_NOT_FOUND, "no block '%s' is cached", id);
@@ -70,8 +64,19 @@ static int cache_id_common(const struct cache_entry *a, const struct cache_entry
 	return n;
 }
 
+/* So many that of `total` random keys hardly any two have them in common: those that are not looked at count, too. */
+static int cache_id_fewest(uint64_t total)
+{
+	uint64_t pairs = total < UINT32_MAX ? total * total : UINT64_MAX;
+	int digits = CACHE_ID_DIGITS;
+
+	while (digits < 2 * CACHE_KEY_BYTES && 4 * digits < 64 && pairs >> 4 * digits)
+		digits++;
+	return digits;
+}
+
 /* Of those in order, the neighbours are the nearest. */
-int cache_id_digits(const struct cache_entry *e, int n, int **ret_digits)
+int cache_id_digits(const struct cache_entry *e, int n, uint64_t total, int **ret_digits)
 {
 	const struct cache_entry **order = mem_try((size_t)n, sizeof *order);
 	int *digits = mem_try((size_t)n, sizeof *digits);
@@ -83,7 +88,7 @@ int cache_id_digits(const struct cache_entry *e, int n, int **ret_digits)
 	}
 	for (int i = 0; i < n; i++) {
 		order[i] = &e[i];
-		digits[i] = CACHE_ID_DIGITS;
+		digits[i] = cache_id_fewest(total);
 	}
 	qsort(order, (size_t)n, sizeof(const struct cache_entry *), cache_id_order);
 	for (int i = 1; i < n; i++) {
@@ -97,4 +102,34 @@ int cache_id_digits(const struct cache_entry *e, int n, int **ret_digits)
 	free(order);
 	*ret_digits = digits;
 	return 0;
+}
+
+/* ---- for those who may not know prompts ---- */
+
+static uint8_t cache_id_salt[32];
+static pthread_once_t cache_id_salted = PTHREAD_ONCE_INIT;
+
+static void cache_id_draw(void)
+{
+	must(getrandom(cache_id_salt, sizeof cache_id_salt, 0) == (ssize_t)sizeof cache_id_salt);
+}
+
+static void cache_id_hide_key(struct cache_key *k)
+{
+	uint8_t in[sizeof cache_id_salt + CACHE_KEY_BYTES], digest[SHA256_BYTES];
+
+	memcpy(in, cache_id_salt, sizeof cache_id_salt);
+	memcpy(in + sizeof cache_id_salt, k->byte, CACHE_KEY_BYTES);
+	sha256(digest, in, sizeof in);
+	memcpy(k->byte, digest, CACHE_KEY_BYTES);
+}
+
+void cache_id_hide(struct cache_entry *e, int n)
+{
+	must_zero(pthread_once(&cache_id_salted, cache_id_draw));
+	for (int i = 0; i < n; i++) {
+		cache_id_hide_key(&e[i].key);
+		cache_id_hide_key(&e[i].parent);
+		memset(e[i].token, 0, sizeof e[i].token);
+	}
 }

@@ -15,6 +15,8 @@ struct cache_job {
 	int (*run)(struct cache_job *j); /* on ops: makes the reply, or fails with why */
 	struct cache *cache;
 	struct cache_key key;      /* the block that is meant */
+	int max;                   /* blocks to tell of */
+	bool may_read;             /* the peer may know prompts */
 	struct cache_copy a, b;    /* what is held against each other */
 	long long noted;           /* clock_ms() of the last note of progress */
 	int rc;

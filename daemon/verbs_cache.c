@@ -7,7 +7,6 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,7 +111,7 @@ struct cache_tree {
 	const struct cache_entry *entry;
 	const int *digits;
 	uint8_t active[32];           /* the numbers of the next request */
-	const struct tokenizer *text; /* NULL: it is private */
+	const struct tokenizer *text; /* NULL: the peer may not know it */
 	int forks[TREE_INDENT + 1];   /* depth at which the paths to here parted */
 	int n_fork;
 };
@@ -178,40 +177,56 @@ static void cache_active(struct engine *e, uint8_t ret_numbers[32])
 	kset_unpin(&ks);
 }
 
-static json_t *cache_tree_reply(struct call *c, const struct cache_entry *e, const int *digits, int n, int max)
+static json_t *cache_tree_blocks(const struct cache_job *j, const struct cache_entry *e, const int *digits, int n)
 {
 	struct cache_tree t = { .entry = e, .digits = digits };
 	json_t *blocks = json_array();
 
-	cache_active(c->daemon->engine, t.active);
-	if (c->peer.level >= VERB_OPERATE)
-		t.text = engine_tokenizer(c->daemon->engine);
-	for (int i = 0; i < n && i < max; i++)
+	cache_active(j->daemon->engine, t.active);
+	if (j->may_read)
+		t.text = engine_tokenizer(j->daemon->engine);
+	for (int i = 0; i < n; i++)
 		must(json_array_append_new(blocks, cache_tree_block(&t, i)) == 0);
-	return json_pack("{s:o, s:i}", "blocks", blocks, "total", n);
+	return blocks;
+}
+
+static int cache_tree_run(struct cache_job *j)
+{
+	struct cache_entry *e;
+	struct cache_stats s;
+	int n = cache_tree(j->cache, &e, j->max), r, *digits;
+
+	if (n < 0)
+		return buf_why(&j->why, n, "no memory for %d blocks", j->max);
+	cache_stats(j->cache, &s);
+	if (!j->may_read)
+		cache_id_hide(e, n);
+	r = cache_id_digits(e, n, s.blocks, &digits);
+	if (r == 0) {
+		cache_job_set(j, "blocks", cache_tree_blocks(j, e, digits, n));
+		cache_job_set(j, "total", json_integer((json_int_t)s.blocks));
+		free(digits);
+	}
+	free(e);
+	return r;
 }
 
 int verb_cache_tree(struct call *c, json_t **ret_reply, struct buf *why)
 {
 	long long max = call_int(c, "max", TREE_MAX);
-	struct cache_entry *e;
-	struct cache *cache;
-	int r = cache_of(c, &cache, why), *digits, n;
+	struct cache_job *j;
+	int r = cache_job_new(c, cache_tree_run, &j, why);
 
-	if (r == 0 && (max < 0 || max > TREE_LIMIT))
-		r = buf_why(why, RC_INVALID, "max: must be within 0 to %d", TREE_LIMIT);
+	(void)ret_reply;
 	if (r)
 		return r;
-	n = cache_tree(cache, &e, INT_MAX);
-	if (n < 0)
-		return buf_why(why, n, "no memory for all blocks");
-	r = cache_id_digits(e, n, &digits);
-	if (r == 0) {
-		*ret_reply = cache_tree_reply(c, e, digits, n, (int)max);
-		free(digits);
+	if (max < 0 || max > TREE_LIMIT) {
+		cache_job_free(&j);
+		return buf_why(why, RC_INVALID, "max: must be within 0 to %d", TREE_LIMIT);
 	}
-	free(e);
-	return r;
+	j->max = (int)max;
+	j->may_read = c->peer.level >= VERB_OPERATE;
+	return cache_job_submit(&j, c, why);
 }
 
 /* ---- removing: the disk is waited for, so not here but on the ops thread ---- */

@@ -79,6 +79,7 @@ static struct cache_node *cache_hold_root(struct cache *c, const uint8_t numbers
 		r = mem_new(sizeof *r);
 		r->node.root = r;
 		r->node.key = key;
+		r->serial = ++c->n_root;
 		memcpy(r->numbers, numbers, sizeof r->numbers);
 		list_put(&c->roots, &r->list);
 	}

@@ -107,8 +107,12 @@ struct cache_entry {
 	double age;                /* seconds since its last use */
 	int32_t token[SEQUENCE_BLOCK];
 };
-/* Depth first; at most max entries; malloc'd, the caller frees. -ENOMEM. Returns the count. */
+/* Depth first; at most max entries; malloc'd, the caller frees. -ENOMEM. Returns the count. The lock is held for a slice
+ * at a time: of blocks that come or go meanwhile some are seen and some are not, but none without its parent. */
 int cache_tree(struct cache *c, struct cache_entry **ret_e, int max);
+/* How many blocks have a key that begins with these hex digits, 1 to 32 of them; *ret_k is one. RC_INVALID. In slices, too;
+ * from five digits on it is one look. */
+int cache_find(struct cache *c, const char *digits, struct cache_key *ret_k);
 /* One block with references on its memory, and all tokens from the start to its end. RC_NOT_FOUND. */
 struct cache_copy {
 	struct cache_entry entry;

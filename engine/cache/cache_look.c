@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CACHE_LOOK_SLICE 64 /* blocks or buckets looked at while the lock is held */
+
 static const char *const cache_misses[CACHE_N_MISS] = {
 	[CACHE_HIT] = "hit",
 	[CACHE_OFF] = "off",
@@ -60,36 +62,149 @@ static void cache_entry_fill(struct cache_entry *e, const struct cache_node *n, 
 	memcpy(e->token, n->token, sizeof e->token);
 }
 
-static int cache_tree_fill(struct cache *c, struct cache_entry *e, int max)
-{
-	long long now = clock_ns();
-	int n = 0;
+/* A walk through the tree, depth first, that lets go of the lock after every slice: the entries copied are the way to
+ * where it is, though blocks come and go meanwhile. */
+struct cache_walk {
+	struct cache_entry *e; int n, max;
+	uint64_t root;             /* serial */
+	int first;                 /* entry of that root */
+};
 
-	list_each(r, &c->roots, struct cache_root, list)
-		for (struct cache_node *i = cache_node_next(&r->node, &r->node); i && n < max;
-		     i = cache_node_next(&r->node, i))
-			cache_entry_fill(&e[n++], i, now);
-	return n;
+static struct cache_root *cache_walk_root(struct cache *c, struct cache_walk *w)
+{
+	list_each(r, &c->roots, struct cache_root, list) {
+		if (r->serial < w->root)
+			continue;
+		if (r->serial > w->root)
+			w->first = w->n;
+		w->root = r->serial;
+		return r;
+	}
+	return NULL;
+}
+
+/* The entry of the parent of entry i, -1: the root is. */
+static int cache_walk_up(const struct cache_walk *w, int i)
+{
+	int depth = w->e[i].depth;
+
+	while (i >= w->first && w->e[i].depth >= depth)
+		i--;
+	return i >= w->first ? i : -1;
+}
+
+/* The node behind the last copied. */
+static struct cache_node *cache_walk_at(struct cache *c, const struct cache_walk *w, const struct cache_node *root)
+{
+	struct cache_node *above;
+	int i = w->n - 1, up;
+
+	if (i < w->first)
+		return cache_node_next(root, root);
+	above = cache_node_find(c, &w->e[i].key);
+	if (above)
+		return cache_node_next(root, above);
+	for (;; i = up) { /* it is gone; so may be those above it */
+		up = cache_walk_up(w, i);
+		if (up < 0)
+			return cache_node_behind(root, root, w->e[i].token);
+		above = cache_node_find(c, &w->e[up].key);
+		if (above)
+			return cache_node_behind(root, above, w->e[i].token);
+	}
+}
+
+/* Lock held. False at the end. */
+static bool cache_walk_slice(struct cache *c, struct cache_walk *w)
+{
+	int stop = w->max - w->n < CACHE_LOOK_SLICE ? w->max : w->n + CACHE_LOOK_SLICE;
+	struct cache_root *r = cache_walk_root(c, w);
+	long long now = clock_ns();
+	struct cache_node *at;
+
+	if (!r)
+		return false;
+	for (at = cache_walk_at(c, w, &r->node); at && w->n < stop; at = cache_node_next(&r->node, at))
+		cache_entry_fill(&w->e[w->n++], at, now);
+	if (!at) {
+		w->root++;
+		w->first = w->n;
+	}
+	return w->n < w->max;
 }
 
 int cache_tree(struct cache *c, struct cache_entry **ret_e, int max)
 {
+	struct cache_walk w = { .max = max };
 	struct cache_stats s;
-	struct cache_entry *e;
-	int n;
+	bool more = max > 0;
 
 	must(max >= 0);
 	cache_stats(c, &s);
 	if (s.blocks < (uint64_t)max)
-		max = (int)s.blocks; /* those that come meanwhile are left out */
-	e = mem_try((size_t)max, sizeof *e);
-	if (!e)
+		w.max = (int)s.blocks; /* more that come meanwhile are left out */
+	w.e = mem_try((size_t)w.max, sizeof *w.e);
+	if (!w.e)
 		return -ENOMEM;
+	while (more) {
+		lock_take(&c->lock);
+		more = cache_walk_slice(c, &w);
+		lock_drop(&c->lock);
+	}
+	*ret_e = w.e;
+	return w.n;
+}
+
+/* ---- by the first digits ---- */
+
+/* The least and the greatest key that begins with these digits. */
+static int cache_find_range(const char *digits, struct cache_key *ret_low, struct cache_key *ret_high)
+{
+	char low[CACHE_KEY_HEX], high[CACHE_KEY_HEX];
+	size_t len = strlen(digits);
+
+	if (len == 0 || len > 2 * CACHE_KEY_BYTES)
+		return RC_INVALID;
+	for (size_t i = 0; i < sizeof low - 1; i++) {
+		low[i] = i < len ? digits[i] : '0';
+		high[i] = i < len ? digits[i] : 'f';
+	}
+	low[sizeof low - 1] = high[sizeof high - 1] = '\0';
+	return cache_key_parse(low, ret_low) || cache_key_parse(high, ret_high) ? RC_INVALID : 0;
+}
+
+static bool cache_find_within(const struct cache_key *k, const struct cache_key *low, const struct cache_key *high)
+{
+	return memcmp(k->byte, low->byte, sizeof k->byte) >= 0 && memcmp(k->byte, high->byte, sizeof k->byte) <= 0;
+}
+
+int cache_find(struct cache *c, const char *digits, struct cache_key *ret_k)
+{
+	struct cache_key low, high;
+	size_t at, end, n_bucket;
+	int found = 0, rc = cache_find_range(digits, &low, &high);
+
+	if (rc)
+		return rc;
 	lock_take(&c->lock);
-	n = cache_tree_fill(c, e, max);
+	n_bucket = c->n_bucket;
+	at = cache_node_bucket_of(c, &low);
+	end = cache_node_bucket_of(c, &high) + 1;
+	for (size_t n = 1; at < end; at++, n++) {
+		for (const struct cache_node *i = c->bucket[at]; i; i = i->next)
+			if (cache_find_within(&i->key, &low, &high) && found++ == 0)
+				*ret_k = i->key;
+		if (n % CACHE_LOOK_SLICE)
+			continue;
+		lock_drop(&c->lock);
+		lock_take(&c->lock);
+		/* More buckets, of the same order: each became several. */
+		at = (at + 1) * (c->n_bucket / n_bucket) - 1;
+		end *= c->n_bucket / n_bucket;
+		n_bucket = c->n_bucket;
+	}
 	lock_drop(&c->lock);
-	*ret_e = e;
-	return n;
+	return found;
 }
 
 /* ---- one block ---- */

@@ -70,10 +70,9 @@ int cache_node_common(const struct cache_node *n, const int32_t *token, int n_to
 	return after > before ? after : before;
 }
 
-struct cache_node *cache_node_next(const struct cache_node *top, const struct cache_node *n)
+/* The one after n and all below it. */
+static struct cache_node *cache_node_skip(const struct cache_node *top, const struct cache_node *n)
 {
-	if (n->n_child)
-		return n->child[0];
 	for (; n != top; n = n->parent) {
 		int i = cache_node_lower(n->parent, n->token, SEQUENCE_BLOCK) + 1;
 
@@ -81,6 +80,18 @@ struct cache_node *cache_node_next(const struct cache_node *top, const struct ca
 			return n->parent->child[i];
 	}
 	return NULL;
+}
+
+struct cache_node *cache_node_next(const struct cache_node *top, const struct cache_node *n)
+{
+	return n->n_child ? n->child[0] : cache_node_skip(top, n);
+}
+
+struct cache_node *cache_node_behind(const struct cache_node *top, const struct cache_node *parent, const int32_t *token)
+{
+	int i = cache_node_lower(parent, token, SEQUENCE_BLOCK);
+
+	return i < parent->n_child ? parent->child[i] : cache_node_skip(top, parent);
 }
 
 static void cache_node_link(struct cache_node *parent, struct cache_node *n)
@@ -107,12 +118,19 @@ static void cache_node_unlink(struct cache_node *parent, struct cache_node *n)
 
 /* ---- by key ---- */
 
+/* Keys are hashes, so their first bits are as good as any; and those that begin alike lie side by side. */
+size_t cache_node_bucket_of(const struct cache *c, const struct cache_key *k)
+{
+	uint64_t first = 0;
+
+	for (int i = 0; i < 8; i++)
+		first = first << 8 | k->byte[i];
+	return (size_t)(first / (UINT64_MAX / c->n_bucket + 1));
+}
+
 static struct cache_node **cache_node_bucket(struct cache *c, const struct cache_key *k)
 {
-	size_t hash;
-
-	memcpy(&hash, k->byte, sizeof hash);
-	return &c->bucket[hash & (c->n_bucket - 1)];
+	return &c->bucket[cache_node_bucket_of(c, k)];
 }
 
 struct cache_node *cache_node_find(struct cache *c, const struct cache_key *k)

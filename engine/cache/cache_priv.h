@@ -34,7 +34,8 @@ struct cache_node {
 
 struct cache_root {
 	struct cache_node node;
-	struct list list;
+	struct list list;              /* in order of `serial` */
+	uint64_t serial;               /* never the same twice */
 	uint8_t numbers[32];
 };
 
@@ -46,7 +47,8 @@ struct cache {
 	long long now;                 /* the last that cache_now() told */
 	struct list roots, idle, states; /* both least recently used first */
 	struct cache_node **bucket;    /* by key */
-	size_t n_bucket;
+	size_t n_bucket;               /* a power of two */
+	uint64_t n_root;               /* that there ever were */
 	struct cache_stats stats;
 	int n_fetch; pthread_cond_t no_fetch; /* of n_fetch reads the disk's thread may still call */
 };
@@ -96,11 +98,15 @@ struct cache_node *cache_node_walk(const struct cache_node *root, const int32_t 
 int cache_node_common(const struct cache_node *n, const int32_t *token, int n_tok);
 /* The one after n among `top` and all below it, depth first, parents before children; NULL after the last. */
 struct cache_node *cache_node_next(const struct cache_node *top, const struct cache_node *n);
+/* The first child whose tokens are not below these, or what comes after `parent` and all below it; NULL after the last. */
+struct cache_node *cache_node_behind(const struct cache_node *top, const struct cache_node *parent, const int32_t *token);
 /* Into the tree, under a node that is held; itself it is not. */
 void cache_node_insert(struct cache *c, struct cache_node *parent, struct cache_node *n);
 /* A leaf that is not held, out of the tree; a root that is empty then goes, too. */
 void cache_node_remove(struct cache *c, struct cache_node *n);
 struct cache_node *cache_node_find(struct cache *c, const struct cache_key *k);
+/* In which bucket a key is; those of greater keys are behind it. */
+size_t cache_node_bucket_of(const struct cache *c, const struct cache_key *k);
 struct cache_root *cache_root_find(struct cache *c, const uint8_t numbers[32]);
 /* Frees a root without children that is not held. */
 void cache_root_drop(struct cache *c, struct cache_root *r);

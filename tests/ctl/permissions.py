@@ -35,6 +35,14 @@ def levels(d, ctl, operators, admins):
     status, _, body = d.http("POST", "/v1/chat/completions", {
         "messages": [{"role": "user", "content": "All work and no play. " * 60}], "max_tokens": 1})
     assert status == 200, body
+    def keys(groups):
+        blocks = json.loads(does(groups, 0, "--json", "cache", "tree"))["blocks"]
+        assert all(b["key"].startswith(b["tree"].strip()) for b in blocks), blocks
+        return [(b["key"], b["parent"]) for b in blocks]
+    # a block's name is a hash of the prompt: who may not know that cannot try guesses, but can tell one from another
+    hidden, real = keys([]), keys([admins])
+    assert len(real) > 1 and not {x for k in hidden for x in k} & {x for k in real for x in k}, (hidden, real)
+    assert hidden == keys([]) and hidden[1][1] == hidden[0][0] and real[1][1] == real[0][0], hidden
     for groups, level, operate, admin in [([], "monitor", 4, 4), ([operators], "operate", 0, 4), ([admins], "admin", 0, 0)]:
         assert json.loads(does(groups, 0, "--json", "status"))["level"] == level
         does(groups, 0, "request", "list")
