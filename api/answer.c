@@ -204,7 +204,7 @@ static int answer_submit(struct exchange *x, struct generation_spec *spec, int n
 {
 	int rc = 0;
 
-	spec->label = "http";
+	spec->label = x->label;
 	spec->notify = answer_notify;
 	spec->arg = x;
 	for (int i = 0; i < n && !rc; i++) {

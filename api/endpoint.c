@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define ENDPOINT_BACKLOG 128
@@ -62,13 +63,17 @@ int endpoint_open(const char *address, int *ret_fd, struct buf *why)
 	return 0;
 }
 
+/* Of a listening socket. */
+union endpoint_address {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct sockaddr_un un;
+};
+
 int endpoint_name(int fd, char out[ENDPOINT_MAX], struct buf *why)
 {
-	union {
-		struct sockaddr sa;
-		struct sockaddr_in in;
-		struct sockaddr_in6 in6;
-	} a;
+	union endpoint_address a = { 0 };
 	socklen_t len = sizeof a;
 	char text[INET6_ADDRSTRLEN];
 
@@ -78,7 +83,24 @@ int endpoint_name(int fd, char out[ENDPOINT_MAX], struct buf *why)
 		snprintf(out, ENDPOINT_MAX, "%s:%u", text, (unsigned)ntohs(a.in.sin_port));
 	else if (a.sa.sa_family == AF_INET6 && inet_ntop(AF_INET6, &a.in6.sin6_addr, text, sizeof text))
 		snprintf(out, ENDPOINT_MAX, "[%s]:%u", text, (unsigned)ntohs(a.in6.sin6_port));
+	else if (a.sa.sa_family == AF_UNIX)
+		snprintf(out, ENDPOINT_MAX, "unix:%.*s", (int)sizeof a.un.sun_path, a.un.sun_path);
 	else
-		return buf_why(why, RC_INVALID, "the listening socket is neither IPv4 nor IPv6");
+		return buf_why(why, RC_INVALID, "the listening socket is neither IPv4, IPv6 nor Unix");
 	return 0;
+}
+
+bool endpoint_is_local(int fd)
+{
+	union endpoint_address a = { 0 };
+	socklen_t len = sizeof a;
+
+	if (getsockname(fd, &a.sa, &len))
+		return false;
+	if (a.sa.sa_family == AF_INET)
+		return ntohl(a.in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	if (a.sa.sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&a.in6.sin6_addr) ||
+		       (IN6_IS_ADDR_V4MAPPED(&a.in6.sin6_addr) && a.in6.sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
+	return a.sa.sa_family == AF_UNIX;
 }

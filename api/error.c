@@ -22,6 +22,7 @@ static const struct {
 	{ RC_INVALID, "invalid_value" },
 	{ RC_JSON, "invalid_json" },
 	{ RC_UNSUPPORTED, "unsupported_value" },
+	{ RC_LIMIT, "rate_limit_exceeded" },
 };
 
 void error_fini(struct error *err)
@@ -37,6 +38,7 @@ int error_set(struct error *err, int rc, const char *param, const char *fmt, ...
 	must(rc != 0);
 	err->rc = rc;
 	err->code[0] = '\0';
+	err->retry_after = 0;
 	snprintf(err->param, sizeof err->param, "%s", param ? param : "");
 	buf_clear(&err->why);
 	va_start(ap, fmt);
@@ -135,5 +137,17 @@ json_t *error_json(const struct error *err, const char *request_id)
 	error_add_context(o, err);
 	body = json_pack("{s:o}", "error", o);
 	must(body);
+	return body;
+}
+
+json_t *error_json_messages(const struct error *err, const char *request_id)
+{
+	json_t *body = error_json(err, request_id), *o = json_object_get(body, "error");
+	int status = rc_http(err->rc);
+	const char *type = status == 413 ? "request_too_large" : status == 500 ? "api_error" : rc_type(err->rc);
+
+	must_zero(json_object_set_new(o, "type", json_string(type)));
+	must_zero(json_object_set_new(body, "type", json_string("error")));
+	must_zero(json_object_set_new(body, "request_id", json_string(request_id)));
 	return body;
 }

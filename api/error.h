@@ -13,6 +13,7 @@ struct error {
 	int rc;
 	char param[160];    /* the field at fault as a path, e.g. "messages[2].content"; "" for none */
 	char code[48];      /* "": from the rc, see error_code() */
+	int retry_after;    /* seconds, of RC_LIMIT and what is 503; 0: 1 */
 	struct buf why;     /* the message */
 };
 
@@ -27,6 +28,9 @@ int error_from_engine(struct error *err, int rc, const struct buf *why);
 const char *error_code(const struct error *err, char out[48]);
 /* {"error":{message,type,param,code,request_id}}; a context overflow carries both numbers as well. */
 json_t *error_json(const struct error *err, const char *request_id);
+/* What clients of /v1/messages expect: {"type":"error","error":{type,message,...},"request_id":...}. Types
+ * are named as there, and message, param and code are where error_json() has them. */
+json_t *error_json_messages(const struct error *err, const char *request_id);
 
 /* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. */
 json_t *error_text(const char *s, size_t len);

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #define EXCHANGE_MAGIC 0xca11f00d
+#define EXCHANGE_MESSAGES "/v1/messages" /* paths below have errors of another form */
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
 #define EXCHANGE_SWALLOW 8         /* times the body limit: read and thrown away before we cut off */
 
@@ -34,6 +35,7 @@ struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Conne
 	x->path = mem_strdup(url);
 	x->started = clock_s();
 	x->route = router_find(method, x->path, &x->rest, &x->allow);
+	strcpy(x->label, "http");
 	hexid_make(x->id, sizeof x->id, x->route ? x->route->id_prefix : "req-");
 	if (!x->route && x->allow)
 		error_set(&x->error, RC_METHOD, NULL, "%s does not take %s, only %s", x->path, method,
@@ -54,6 +56,7 @@ void exchange_free(struct exchange **pc)
 	if (x->work.end)
 		x->work.end(x->work.arg);
 	x->magic = 0;
+	keys_leave(&x->pass);
 	error_fini(&x->error);
 	buf_fini(&x->out);
 	free(x->body);
@@ -125,6 +128,14 @@ static void exchange_header(struct MHD_Response *r, const char *name, const char
 	must(MHD_add_response_header(r, name, value) == MHD_YES);
 }
 
+static void exchange_retry_after(const struct exchange *x, struct MHD_Response *r)
+{
+	char seconds[16];
+
+	snprintf(seconds, sizeof seconds, "%d", x->retry_after > 0 ? x->retry_after : 1);
+	exchange_header(r, "Retry-After", seconds);
+}
+
 static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Response *r)
 {
 	must(r && !x->status);
@@ -132,8 +143,10 @@ static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Respo
 	exchange_header(r, "x-request-id", x->id);
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && x->allow)
 		exchange_header(r, "Allow", x->allow);
-	if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-		exchange_header(r, "Retry-After", "1");
+	if (status == MHD_HTTP_UNAUTHORIZED)
+		exchange_header(r, "WWW-Authenticate", "Bearer");
+	if (status == MHD_HTTP_SERVICE_UNAVAILABLE || status == MHD_HTTP_TOO_MANY_REQUESTS)
+		exchange_retry_after(x, r);
 	if (x->close)
 		exchange_header(r, "Connection", "close");
 	/* It can fail only when the connection is past its headers or dying; libmicrohttpd then closes it. */
@@ -162,12 +175,20 @@ void exchange_reply(struct exchange *x, unsigned status, json_t *body)
 	exchange_reply_text(x, status, &text);
 }
 
+json_t *exchange_error(const struct exchange *x, const struct error *err)
+{
+	/* By the path, not by the route: what is refused there before any handler runs looks alike. */
+	return strncmp(x->path, EXCHANGE_MESSAGES, strlen(EXCHANGE_MESSAGES)) ? error_json(err, x->id) :
+	       error_json_messages(err, x->id);
+}
+
 void exchange_fail(struct exchange *x, const struct error *err)
 {
 	char code[48];
 
 	snprintf(x->failed, sizeof x->failed, "%s", error_code(err, code));
-	exchange_reply(x, (unsigned)rc_http(err->rc), error_json(err, x->id));
+	x->retry_after = err->retry_after;
+	exchange_reply(x, (unsigned)rc_http(err->rc), exchange_error(x, err));
 }
 
 /* ---- waiting ---- */

@@ -5,6 +5,7 @@
 #define API_EXCHANGE_H
 
 #include "api/error.h"
+#include "api/keys.h"
 #include "api/router.h"
 #include "engine/base/list.h"
 
@@ -47,9 +48,12 @@ struct exchange {
 	char *path;
 	const char *method;           /* libmicrohttpd's, lives as long as the call */
 	const char *allow;            /* for 405 */
+	struct keys_pass pass;        /* the key it came with */
+	char label[32];               /* where from, for the request ring: "http", or "http:" and the key's name */
 	char *body; size_t body_len, body_cap, body_seen;
 	struct error error;           /* found before the body was read; answered after it */
 	int status;                   /* of the reply; 0 before */
+	int retry_after;              /* seconds, for 429 and 503; 0: 1 */
 	char failed[48];              /* error code for the log; "" when all went well */
 	double started;               /* clock_s() */
 	/* waiting and streaming */
@@ -75,6 +79,8 @@ void exchange_drop_body(struct exchange *x, atomic_size_t *total);
 void exchange_reply(struct exchange *x, unsigned status, json_t *body);
 void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text);
 void exchange_fail(struct exchange *x, const struct error *err);
+/* The error's body in the form that clients of the path expect; also for an error within a stream. */
+json_t *exchange_error(const struct exchange *x, const struct error *err);
 
 /* Begins a text/event-stream that work produces; or a reply that work gives later. */
 void exchange_stream(struct exchange *x, const struct exchange_work *work);

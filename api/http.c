@@ -4,6 +4,7 @@
 #include "api/http.h"
 #include "api/exchange.h"
 #include "api/endpoint.h"
+#include "api/head.h"
 #include "api/server.h"
 #include "engine/base/clock.h"
 #include "engine/base/lock.h"
@@ -20,8 +21,6 @@
 
 #define HTTP_MAGIC 0x477b5eed
 #define HTTP_CONNECTION_MEMORY (128 * 1024)
-#define HTTP_MAX_HEADER_BYTES (32 * 1024) /* far below the memory above: the refusal is ours, in JSON */
-#define HTTP_MAX_HEADERS 100
 #define HTTP_IDLE_SECONDS 60
 #define HTTP_FIRST_SECONDS 10             /* until the first head is whole */
 #define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
@@ -32,6 +31,7 @@ struct http {
 	char *version;
 	char address[ENDPOINT_MAX];
 	struct engine *engine;
+	struct keys *keys;            /* NULL: everyone may call */
 	time_t started;
 	struct MHD_Daemon *daemon;
 	atomic_bool stopping;
@@ -73,107 +73,14 @@ const char *http_address(const struct http *h)
 
 /* ---- one call's way through libmicrohttpd ---- */
 
-struct http_header_sum {
-	size_t bytes, count;
-	int lengths, codings, hosts;
-	bool chunked, bad_name;
-};
-
-static enum MHD_Result http_count_header(void *arg, enum MHD_ValueKind kind, const char *key,
-					 const char *value)
-{
-	struct http_header_sum *sum = arg;
-
-	sum->count++;
-	sum->bytes += strlen(key) + (value ? strlen(value) : 0) + 4;
-	sum->lengths += kind == MHD_HEADER_KIND && !strcasecmp(key, "Content-Length");
-	sum->hosts += kind == MHD_HEADER_KIND && !strcasecmp(key, "Host");
-	sum->bad_name |= kind == MHD_HEADER_KIND && (!value || key[strcspn(key, " \t")]);
-	if (kind == MHD_HEADER_KIND && !strcasecmp(key, "Transfer-Encoding")) {
-		sum->codings++;
-		sum->chunked = value && !strcasecmp(value, "chunked");
-	}
-	return MHD_YES;
-}
-
-static bool http_header_is(struct exchange *x, const char *name, const char *want)
-{
-	const char *v = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
-	size_t n = strlen(want);
-
-	return v && !strncasecmp(v, want, n) && (!v[n] || v[n] == ';' || v[n] == ' ');
-}
-
-/* Where the body ends must not depend on who reads the head: a proxy in front could see another request than
- * we do. NULL when all is well. libmicrohttpd's strict mode knows less than this, and sends the head of its
- * refusals twice. */
-static const char *http_bad_framing(const struct http_header_sum *sum, bool old)
-{
-	if (sum->lengths > 1)
-		return "more than one Content-Length";
-	if (sum->lengths && sum->codings)
-		return "both Content-Length and Transfer-Encoding";
-	if (sum->codings > 1 || (sum->codings && !sum->chunked))
-		return "Transfer-Encoding other than one \"chunked\"";
-	if (sum->bad_name)
-		return "a header line without a name and a colon";
-	if (sum->hosts > 1 || (sum->hosts == 0 && !old))
-		return "expected one Host header";
-	return NULL;
-}
-
-/* Refuses by the headers alone; the error is answered when the body has been read. */
-static void http_check_head(struct http *h, struct exchange *x, bool old)
-{
-	struct http_header_sum sum = { .bytes = strlen(x->path) };
-	bool post = !strcmp(x->method, "POST");
-	const char *framing;
-
-	MHD_get_connection_values(x->connection, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, http_count_header,
-				  &sum);
-	framing = http_bad_framing(&sum, old);
-	x->close = framing != NULL;
-	if (framing)
-		error_set(&x->error, RC_INVALID, NULL, "%s", framing);
-	else if (sum.bytes > HTTP_MAX_HEADER_BYTES || sum.count > HTTP_MAX_HEADERS)
-		error_set(&x->error, RC_HEADERS, NULL,
-			  "request headers larger than %d bytes or more than %d of them",
-			  HTTP_MAX_HEADER_BYTES, HTTP_MAX_HEADERS);
-	else if (!x->error.rc && http_stopping(h))
-		error_set(&x->error, RC_DRAINING, NULL, "the server is shutting down");
-	else if (!x->error.rc && post &&
-		 MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Encoding") &&
-		 !http_header_is(x, "Content-Encoding", "identity"))
-		error_set(&x->error, RC_MEDIA, NULL, "compressed request bodies are not accepted");
-	/* A browser sends any other type across origins without asking first; so this is also a guard against
-	 * pages that talk to a server on the loopback address. */
-	else if (!x->error.rc && post && !http_header_is(x, "Content-Type", "application/json"))
-		error_set(&x->error, RC_MEDIA, NULL, "expected Content-Type: application/json");
-}
-
-/* Does the client wait for a word before it sends its body? Then an error can come now. */
-static bool http_may_refuse_now(const struct exchange *x, size_t max_body)
-{
-	const char *expect = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Expect");
-	const char *length = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
-
-	return x->close || (expect && !strcasecmp(expect, "100-continue")) ||
-	       (length && strtoull(length, NULL, 10) > 8 * max_body);
-}
-
-/* `old`: HTTP/1.0, where Host may be missing. */
+/* `old`: HTTP/1.0. */
 static void http_begin(struct http *h, struct exchange *x, bool old)
 {
-	const char *length = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
-
 	lock_take(&h->lock);
 	list_put(&h->calls, &x->node);
 	lock_drop(&h->lock);
-	http_check_head(h, x, old);
-	if (!x->error.rc && length && strtoull(length, NULL, 10) > h->options.max_body)
-		error_set(&x->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes",
-			  h->options.max_body);
-	if (x->error.rc && http_may_refuse_now(x, h->options.max_body))
+	head_check(x, h->keys, h->options.max_body, old);
+	if (x->error.rc && head_refuses_now(x, h->options.max_body))
 		exchange_fail(x, &x->error);
 }
 
@@ -217,10 +124,12 @@ static void http_log(const struct exchange *x)
 {
 	double ms = (clock_s() - x->started) * 1e3;
 	unsigned long long sent = x->sent;
+	const char *key = keys_name(&x->pass);
 
 #define HTTP_LOG(level)                                                                                      \
-	log_event(level, "http", "id=%s method=%s path=%s status=%d error=%s ms=%.1f bytes=%llu", x->id,     \
-		  LOGQ(x->method), LOGQ(x->path), x->status, x->failed[0] ? x->failed : "-", ms, sent)
+	log_event(level, "http", "id=%s method=%s path=%s key=%s status=%d error=%s ms=%.1f bytes=%llu",     \
+		  x->id, LOGQ(x->method), LOGQ(x->path), key ? key : "-", x->status,                         \
+		  x->failed[0] ? x->failed : "-", ms, sent)
 	/* Two call sites, so that a flood of good requests cannot crowd out the failures. */
 	if (x->status >= 500)
 		HTTP_LOG(LOG_LV_WARN);
@@ -276,15 +185,6 @@ static void http_defaults(struct http_options *o)
 	o->stall = o->stall > 0 ? o->stall : 120;
 }
 
-/* When stopping, no new connection. MHD_quiesce_daemon() would say so to the kernel, but its workers' own removal of the
- * socket from their epoll sets races with it, and the loser aborts the process (0.9.75). */
-static enum MHD_Result http_accept(void *arg, const struct sockaddr *address, socklen_t len)
-{
-	(void)address;
-	(void)len;
-	return http_stopping(arg) ? MHD_NO : MHD_YES;
-}
-
 static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
 {
 	const struct http_options *o = &h->options;
@@ -296,12 +196,26 @@ static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
 	};
 
 	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
-				0, http_accept, h, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
+				0, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
 				MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, h,
 				MHD_OPTION_CONNECTION_LIMIT, connections > threads ? connections : threads,
 				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
 				MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_FIRST_SECONDS,
 				MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+}
+
+/* Whom it serves: those with a key, or everyone where only this machine can ask. */
+static int http_guard(struct http *h, int fd, struct buf *why)
+{
+	const struct http_options *o = &h->options;
+
+	if (o->keys)
+		return keys_read(o->keys, &h->keys, why);
+	if (o->allow_no_keys || endpoint_is_local(fd))
+		return 0;
+	return buf_why(why, RC_CONFIG, "%s can be reached from other machines and there is no key file: name one "
+		       "(keys = FILE, lines for it come from dsv4ctl key new), listen on 127.0.0.1, or say "
+		       "allow_no_keys = yes", h->address);
 }
 
 int http_start(const struct http_options *o, struct engine *e, struct http **ret_h, struct buf *why)
@@ -322,9 +236,11 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 		rc = endpoint_open(h->options.listen, &fd, why);
 	if (!rc)
 		rc = endpoint_name(fd, h->address, why);
+	if (!rc)
+		rc = http_guard(h, fd, why);
 	if (!rc && !(h->daemon = http_mhd_start(h, fd)))
 		rc = buf_why(why, RC_INTERNAL, "cannot start the HTTP server on %s", h->address);
-	h->options.listen = h->options.version = NULL; /* the caller's */
+	h->options.listen = h->options.version = h->options.keys = NULL; /* the caller's */
 	if (rc) {
 		if (o->listen_fd <= 0 && fd > 0)
 			close(fd);
@@ -334,6 +250,53 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	*ret_h = h;
 	return 0;
 }
+
+int http_check(const struct http_options *o, struct buf *why)
+{
+	struct keys *k = NULL;
+	int r = o->keys ? keys_read(o->keys, &k, why) : 0;
+
+	keys_free(&k);
+	return r;
+}
+
+/* ---- what a reload replaces ---- */
+
+struct http_next {
+	struct keys *keys;
+};
+
+int http_next_read(const struct http *h, const struct http_options *o, struct http_next **ret_next, struct buf *why)
+{
+	struct http_next *next = mem_new(sizeof *next);
+	int r = h->keys && o->keys ? keys_read(o->keys, &next->keys, why) : 0;
+
+	if (r)
+		http_next_free(&next);
+	else
+		*ret_next = next;
+	return r;
+}
+
+void http_next_use(struct http *h, struct http_next **next)
+{
+	if ((*next)->keys)
+		keys_replace(h->keys, &(*next)->keys);
+	http_next_free(next);
+}
+
+void http_next_free(struct http_next **pn)
+{
+	struct http_next *next = *pn;
+
+	*pn = NULL;
+	if (!next)
+		return;
+	keys_free(&next->keys);
+	free(next);
+}
+
+/* ---- ticks and the end ---- */
 
 static void http_wake_all(struct http *h, unsigned why)
 {
@@ -362,6 +325,7 @@ static void http_wait_idle(struct http *h)
 void http_stop(struct http **ph)
 {
 	struct http *h = *ph;
+	int fd;
 
 	*ph = NULL;
 	if (!h)
@@ -369,14 +333,18 @@ void http_stop(struct http **ph)
 	must_magic(h, HTTP_MAGIC);
 	if (h->daemon) {
 		atomic_store(&h->stopping, true);
+		fd = MHD_quiesce_daemon(h->daemon);
 		http_wake_all(h, EXCHANGE_STOPPING);
 		http_wait_idle(h);
-		MHD_stop_daemon(h->daemon); /* closes the listening socket */
+		MHD_stop_daemon(h->daemon);
+		if (fd >= 0)
+			close(fd);
 	}
 	must(list_empty(&h->calls));
 	must_zero(pthread_cond_destroy(&h->idle));
 	lock_fini(&h->lock);
 	h->magic = 0;
+	keys_free(&h->keys);
 	free(h->version);
 	free(h);
 }

@@ -6,17 +6,21 @@
 
 #include "engine/base/buf.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define HTTP_DEFAULT_LISTEN "127.0.0.1:8420"
 
 struct engine;
 struct http;
+struct http_next;
 
 /* Zero-initialise; 0 and NULL mean the defaults in brackets. */
 struct http_options {
 	const char *listen;        /* "ADDR:PORT", "[ADDR6]:PORT"; port 0: any [HTTP_DEFAULT_LISTEN] */
 	int listen_fd;             /* > 0: a listening socket to use instead; taken over on success */
+	const char *keys;          /* path of the key file (keys.h) [everyone may call] */
+	bool allow_no_keys;        /* everyone may call, though other machines can */
 	const char *version;       /* for GET /version [""] */
 	int max_connections;       /* [256] */
 	int threads;               /* of libmicrohttpd; parsing and tokenizing happen on them [4] */
@@ -27,8 +31,16 @@ struct http_options {
 };
 
 /* Listens and serves `e`, which must outlive the server. `why` names the address and the errno.
- * RC_INVALID for an address that cannot be parsed, -errno for one that cannot be bound. */
+ * RC_INVALID for an address that cannot be parsed, -errno for one that cannot be bound, RC_CONFIG for what is
+ * wrong in a file and for a server that would be open to other machines. */
 int http_start(const struct http_options *o, struct engine *e, struct http **ret_h, struct buf *why);
+/* Are the files that the options name fit for use? What http_start() would say of them. */
+int http_check(const struct http_options *o, struct buf *why);
+/* The files again, as they are now; of `o` only their paths count. http_next_use() takes over what was read and
+ * cannot fail; until then the old is in use. */
+int http_next_read(const struct http *h, const struct http_options *o, struct http_next **ret_next, struct buf *why);
+void http_next_use(struct http *h, struct http_next **next);
+void http_next_free(struct http_next **next);
 /* Call about once a second: notices vanished clients and keeps parked streams alive. */
 void http_tick(struct http *h);
 /* The bound address, e.g. "127.0.0.1:8420", with the real port when port 0 was asked for. */

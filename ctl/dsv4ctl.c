@@ -5,6 +5,7 @@
 #include "ctl/dump_diff.h"
 #include "ctl/dump_file.h"
 #include "ctl/help.h"
+#include "ctl/key.h"
 #include "ctl/verb.h"
 #include "ctl/view.h"
 #include "engine/base/mem.h"
@@ -412,6 +413,29 @@ static int ctl_completion(void)
 	return CTL_OK;
 }
 
+/* The key on the other output, so that the line can go to its file while the key is seen. */
+static int ctl_key_new(const struct ctl *c)
+{
+	struct buf line = { 0 }, key = { 0 }, why = { 0 };
+	int code = CTL_OK;
+	json_t *both;
+
+	if (key_new(c->n_word - 2, c->word + 2, &line, &key, &why)) {
+		code = ctl_usage(buf_str(&why));
+	} else if (c->json) {
+		both = json_pack("{s:s, s:s}", "key", buf_str(&key), "line", buf_str(&line));
+		ctl_print_json(both);
+		json_decref(both);
+	} else {
+		puts(buf_str(&line));
+		fprintf(stderr, "%s\n", buf_str(&key));
+	}
+	buf_fini(&line);
+	buf_fini(&key);
+	buf_fini(&why);
+	return code;
+}
+
 static int ctl_run(struct ctl *c)
 {
 	struct buf why = { 0 };
@@ -420,6 +444,8 @@ static int ctl_run(struct ctl *c)
 
 	if (c->n_word == 2 && !strcmp(c->word[0], "completion") && !strcmp(c->word[1], "bash"))
 		return ctl_completion();
+	if (c->n_word >= 2 && !strcmp(c->word[0], "key") && !strcmp(c->word[1], "new"))
+		return ctl_key_new(c);
 	c->verb = verb_find_words(c->n_word, c->word, &used);
 	if (!c->verb) {
 		buf_printf(&why, "unknown verb '%s%s%s'", c->word[0], c->n_word > 1 ? " " : "",

@@ -3,6 +3,7 @@
  * Threads: one. Locks: none. */
 #include "ctl/help.h"
 #include "ctl/client.h"
+#include "ctl/key.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -46,7 +47,8 @@ void help_general(struct buf *out)
 		      "Controls a running dsv4d over its control socket: --socket, else $DSV4D_SOCKET, else " CLIENT_SOCKET ".\n"
 		      "--json prints replies as JSON, one object per line. `dsv4ctl --help VERB` shows one verb.\n\nVerbs:\n");
 	help_verbs(0, NULL, out);
-	buf_adds(out, "  completion bash\n      a completion script for bash\n\n"
+	buf_adds(out, "  " KEY_USAGE "\n      " KEY_TEXT "\n"
+		      "  completion bash\n      a completion script for bash\n\n"
 		      "Exit status: 0 ok, 1 the daemon reported an error, 2 usage, 3 cannot connect, 4 denied, 5 timeout or busy;\n"
 		      "probe run: 0 pass, 10 warn or inconclusive, 11 fail.\n");
 }
@@ -108,14 +110,14 @@ void help_completion_bash(struct buf *out)
 		if (help_first_of_group(i, n))
 			buf_printf(out, " %.*s", (int)n, verb_table[i].words);
 	}
-	buf_adds(out, " completion\"\n\t[ \"$COMP_CWORD\" -gt 1 ] && words=\n\tcase ${COMP_WORDS[1]} in\n");
+	buf_adds(out, " key completion\"\n\t[ \"$COMP_CWORD\" -gt 1 ] && words=\n\tcase ${COMP_WORDS[1]} in\n");
 	for (int i = 0; i < verb_count; i++) {
 		size_t n = strcspn(verb_table[i].words, " ");
 
 		if (verb_table[i].words[n] && help_first_of_group(i, n))
 			help_case(verb_table[i].words, n, out);
 	}
-	buf_adds(out, "\tcompletion) words=bash ;;\n\tesac\n"
+	buf_adds(out, "\tkey) words=new ;;\n\tcompletion) words=bash ;;\n\tesac\n"
 		      "\tlocal two=${COMP_WORDS[1]}\n\t[ \"$COMP_CWORD\" -gt 2 ] && two=\"$two ${COMP_WORDS[2]}\" && words=\n"
 		      "\tcase $two in\n");
 	for (int i = 0; i < verb_count; i++)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum conf_kind { CONF_PATH, CONF_TEXT, CONF_INT, CONF_SIZE, CONF_LEVEL, CONF_LISTEN, CONF_MODE,
-		 CONF_SHARE, CONF_DISK };
+		 CONF_SHARE, CONF_DISK, CONF_YESNO };
 
 const struct conf_row conf_table[CONF_COUNT] = {
 #define CONF(section, key, kind, low, high, def, when, text) \
@@ -118,6 +118,9 @@ static int conf_check(const struct conf_row *row, const char *value, struct buf 
 	case CONF_DISK:
 		return !strcmp(value, "yes") || !strcmp(value, "no") || *value == '/' ? 0 :
 		       buf_why(why, RC_CONFIG, "%s: '%s' is neither yes, no nor an absolute path", row->key, value);
+	case CONF_YESNO:
+		return !strcmp(value, "yes") || !strcmp(value, "no") ? 0 :
+		       buf_why(why, RC_CONFIG, "%s: '%s' is neither yes nor no", row->key, value);
 	case CONF_PATH:
 	case CONF_TEXT:
 		return *value ? 0 : buf_why(why, RC_CONFIG, "%s: must not be empty", row->key);
@@ -165,6 +168,12 @@ long long conf_int(const struct conf *c, enum conf_key key)
 
 	must(n >= 0 || n == CONF_AUTO);
 	return n;
+}
+
+bool conf_yes(const struct conf *c, enum conf_key key)
+{
+	must(conf_table[key].kind == CONF_YESNO);
+	return !strcmp(c->value[key], "yes");
 }
 
 /* ---- the file ---- */

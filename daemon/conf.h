@@ -56,6 +56,8 @@ const char *conf_text(const struct conf *c, enum conf_key key);
 #define CONF_AUTO (-2LL) /* "auto" of a SHARE */
 /* Of an INT, SIZE, SHARE or MODE. */
 long long conf_int(const struct conf *c, enum conf_key key);
+/* Of a YESNO. */
+bool conf_yes(const struct conf *c, enum conf_key key);
 /* ADDR:PORT in its parts; [::1]:80 loses its brackets. RC_CONFIG. */
 int conf_split_listen(const char *text, char addr[64], int *ret_port, struct buf *why);
 

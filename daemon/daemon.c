@@ -6,6 +6,7 @@
 #include "daemon/kernels.h"
 #include "daemon/last_good.h"
 #include "daemon/plugins.h"
+#include "daemon/serve.h"
 #include "daemon/start.h"
 #include "daemon/state.h"
 #include "daemon/wait.h"
@@ -314,7 +315,6 @@ static int daemon_fail(struct daemon *d, int code, const char *event, const char
 /* The file's numerics, then the HTTP server. */
 static int daemon_serve(struct daemon *d)
 {
-	struct http_options h = { .listen = conf_text(&d->conf, CONF_listen), .version = PACKAGE_VERSION };
 	struct buf why = { 0 };
 	int r = 0, code = DAEMON_CONFIG;
 
@@ -322,8 +322,8 @@ static int daemon_serve(struct daemon *d)
 		if (d->conf.numeric[i])
 			r = engine_numerics_set(d->engine, numerics_table[i].name, d->conf.numeric[i], &why);
 	if (!r) {
-		code = DAEMON_TEMPORARY;
-		r = http_start(&h, d->engine, &d->http, &why);
+		r = serve_start(d, &why);
+		code = r == RC_CONFIG ? DAEMON_CONFIG : DAEMON_TEMPORARY;
 	}
 	if (r)
 		daemon_fail(d, code, "start_failed", why.len ? buf_str(&why) : rc_text(r));
@@ -500,6 +500,8 @@ int daemon_run(const struct daemon_flags *f)
 	enum log_level level;
 	int r = daemon_configure(f, &d.conf, &why);
 
+	if (!r && (r = serve_check(&d.conf, &why)))
+		conf_fini(&d.conf);
 	if (r)
 		log_event(LOG_LV_ERR, "bad_config", "error=%s", LOGQ(buf_str(&why)));
 	buf_fini(&why);

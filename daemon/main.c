@@ -2,6 +2,7 @@
  * main.c - dsv4d's command line.
  * Threads: main. Locks: none. */
 #include "daemon/daemon.h"
+#include "daemon/serve.h"
 #include "daemon/trial.h"
 #include "daemon/trial_shape.h"
 #include "engine/base/mem.h"
@@ -103,6 +104,8 @@ static int main_test(const struct main_args *a)
 	struct buf why = { 0 };
 	int r = daemon_configure(&a->flags, &c, &why);
 
+	if (!r && (r = serve_check(&c, &why)))
+		conf_fini(&c);
 	if (r) {
 		fprintf(stderr, "dsv4d: %s\n", buf_str(&why));
 	} else {

@@ -2,7 +2,7 @@
  * reload.c - reads the configuration again: all or nothing, live keys at once, the others named.
  * Threads: control. Locks: none. */
 #include "daemon/choices.h"
-#include "daemon/daemon.h"
+#include "daemon/serve.h"
 #include "engine/base/log.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -110,18 +110,22 @@ static void reload_log(json_t *changed, json_t *restart)
 
 int daemon_reload(struct daemon *d, json_t **ret_changed, json_t **ret_restart, struct buf *why)
 {
+	struct http_next *files;
 	json_t *changed, *restart;
 	struct conf next;
 	enum log_level level;
 	char *was;
 	int r = daemon_configure(d->flags, &next, why);
 
+	if (!r && (r = serve_reload(d, &files, why)))
+		conf_fini(&next);
 	if (r)
 		return r;
 	changed = json_array();
 	restart = json_array();
-	/* Numerics first: they alone can fail, by a limit of the model. */
+	/* Numerics first: what follows cannot fail, and they can, by a limit of the model. */
 	r = reload_numerics(d, &next, changed, why);
+	serve_reload_end(d, &files, r == 0);
 	if (!r) {
 		was = d->conf.value[CONF_log_level];
 		reload_keys(d, &next, changed, restart);

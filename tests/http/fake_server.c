@@ -10,9 +10,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* fake_server MODEL_DIR MAX_BODY KEEP_ALIVE_SECONDS THREADS; prints its address, then answers each command
- * with a line: tick | release | wait-live N | counts | last | drain | fail TEXT | stall SECONDS | well |
- * stop. */
+/* fake_server MODEL_DIR MAX_BODY KEEP_ALIVE_SECONDS THREADS [NAME=VALUE...]; prints its address, then answers each
+ * command with a line: tick | release | wait-live N | counts | last | drain | fail TEXT | stall SECONDS | well |
+ * reload | stop. The names are those of fake_server_option(). */
+static void fake_server_option(struct http_options *o, char *word)
+{
+	char *value = strchr(word, '=');
+
+	must(value);
+	*value++ = '\0';
+	if (!strcmp(word, "keys"))
+		o->keys = value;
+	else if (!strcmp(word, "listen"))
+		o->listen = value;
+	else if (!strcmp(word, "allow_no_keys"))
+		o->allow_no_keys = true;
+	else
+		must(!"an option");
+}
+
+static void fake_server_reload(struct http *h, const struct http_options *o)
+{
+	struct http_next *next;
+	struct buf why = { 0 };
+
+	if (http_next_read(h, o, &next, &why)) {
+		puts(buf_str(&why));
+	} else {
+		http_next_use(h, &next);
+		puts("ok");
+	}
+	buf_fini(&why);
+}
+
 static void fake_server_status(struct engine *e, const char *word, const char *arg)
 {
 	struct engine_status s = { 0 };
@@ -29,7 +59,8 @@ static void fake_server_status(struct engine *e, const char *word, const char *a
 	puts("ok");
 }
 
-static void fake_server_command(struct engine *e, struct http **h, const char *word, const char *arg)
+static void fake_server_command(struct engine *e, struct http **h, const struct http_options *o, const char *word,
+				const char *arg)
 {
 	int submitted, cancelled;
 	char *last;
@@ -50,6 +81,8 @@ static void fake_server_command(struct engine *e, struct http **h, const char *w
 		last = fake_engine_last(e);
 		puts(last);
 		free(last);
+	} else if (!strcmp(word, "reload")) {
+		fake_server_reload(*h, o);
 	} else if (!strcmp(word, "stop")) {
 		http_stop(h);
 		puts("ok");
@@ -66,10 +99,12 @@ int main(int argc, char **argv)
 	struct buf why = { 0 };
 	char line[256], word[32], arg[200];
 
-	must(argc == 5);
+	must(argc >= 5);
 	o.max_body = (size_t)atol(argv[2]);
 	o.keep_alive = atof(argv[3]);
 	o.threads = atoi(argv[4]);
+	for (int i = 5; i < argc; i++)
+		fake_server_option(&o, argv[i]);
 	e = fake_engine_open(argv[1]);
 	if (http_start(&o, e, &h, &why)) {
 		fprintf(stderr, "%s\n", buf_str(&why));
@@ -80,7 +115,7 @@ int main(int argc, char **argv)
 	while (fgets(line, sizeof line, stdin)) {
 		arg[0] = '\0';
 		if (sscanf(line, "%31s %199[^\n]", word, arg) > 0)
-			fake_server_command(e, &h, word, arg);
+			fake_server_command(e, &h, &o, word, arg);
 	}
 	http_stop(&h);
 	fake_engine_close(&e);

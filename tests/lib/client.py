@@ -28,9 +28,9 @@ def need(module):
 class Stream:
     """Server-sent events of one POST. Iterate for the data of each event; comments are counted."""
 
-    def __init__(self, port, path, body, timeout):
+    def __init__(self, port, path, body, timeout, headers=None):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
-        self.connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        self.connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **(headers or {})})
         self.socket = self.connection.sock
         self.response = self.connection.getresponse()
         self.status = self.response.status
@@ -91,11 +91,12 @@ class Client:
         finally:
             c.close()
 
-    def stream(self, body, path="/v1/chat/completions", timeout=60):
-        return Stream(self.port, path, {**body, "stream": True}, timeout)
+    def stream(self, body, path="/v1/chat/completions", timeout=60, headers=None):
+        return Stream(self.port, path, {**body, "stream": True}, timeout, headers)
 
     def openai(self, **kw):
         openai = need("openai")
         kw.setdefault("max_retries", 0)
         kw.setdefault("timeout", 60)
-        return openai.OpenAI(base_url=self.url + "/v1", api_key="unused", **kw)
+        kw.setdefault("api_key", "unused")
+        return openai.OpenAI(base_url=self.url + "/v1", **kw)

@@ -18,11 +18,13 @@ def chat(script, **fields):
 
 
 class Fake(Client):
-    def __init__(self, max_body=1 << 20, keep_alive=1000.0, threads=2):
+    """Options are those of fake_server.c: keys, listen, ..."""
+
+    def __init__(self, max_body=1 << 20, keep_alive=1000.0, threads=2, **options):
         # What waits for an event that never comes must fail, not hang; every new server sets the clock back.
         faulthandler.dump_traceback_later(300, exit=True)
         command = [os.path.join(BUILD, "tests", "http", "fake_server"), os.path.join(SRC, "etc", "tiny"),
-                   str(max_body), str(keep_alive), str(threads)]
+                   str(max_body), str(keep_alive), str(threads), *(f"{k}={v}" for k, v in options.items())]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self.port = int(self.process.stdout.readline().rpartition(":")[2])
 
