@@ -154,7 +154,7 @@ static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Respo
 	MHD_destroy_response(r);
 }
 
-void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text)
+void exchange_reply_with(struct exchange *x, unsigned status, struct buf *text, const struct exchange_header *header)
 {
 	size_t len = text->len;
 	char *s = buf_take(text);
@@ -162,8 +162,16 @@ void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text)
 
 	must(r);
 	x->sent = len;
-	exchange_header(r, "Content-Type", "application/json");
+	for (; header->name; header++)
+		exchange_header(r, header->name, header->value);
 	exchange_queue(x, status, r);
+}
+
+void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text)
+{
+	static const struct exchange_header json[] = { { "Content-Type", "application/json" }, { NULL, NULL } };
+
+	exchange_reply_with(x, status, text, json);
 }
 
 void exchange_reply(struct exchange *x, unsigned status, json_t *body)

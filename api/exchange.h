@@ -78,6 +78,9 @@ void exchange_drop_body(struct exchange *x, atomic_size_t *total);
 /* Replies; one of these, once. exchange_reply takes over `body`, exchange_reply_text what is in `text`. */
 void exchange_reply(struct exchange *x, unsigned status, json_t *body);
 void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text);
+/* The same with headers of its own, Content-Type among them, up to one without a name. */
+struct exchange_header { const char *name, *value; };
+void exchange_reply_with(struct exchange *x, unsigned status, struct buf *text, const struct exchange_header *header);
 void exchange_fail(struct exchange *x, const struct error *err);
 /* The error's body in the form that clients of the path expect; also for an error within a stream. */
 json_t *exchange_error(const struct exchange *x, const struct error *err);

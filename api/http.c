@@ -6,6 +6,7 @@
 #include "api/endpoint.h"
 #include "api/head.h"
 #include "api/server.h"
+#include "api/traffic.h"
 #include "engine/base/clock.h"
 #include "engine/base/lock.h"
 #include "engine/base/log.h"
@@ -36,6 +37,7 @@ struct http {
 	struct MHD_Daemon *daemon;
 	atomic_bool stopping;
 	atomic_size_t body_total;
+	struct traffic *traffic;
 	struct lock lock;
 	pthread_cond_t idle;          /* the list became empty */
 	struct list calls;
@@ -66,6 +68,18 @@ double http_stall(const struct http *h)
 	return h->options.stall;
 }
 
+struct traffic *http_traffic(const struct http *h)
+{
+	return h->traffic;
+}
+
+bool http_ask(struct http *h, struct question *q)
+{
+	if (h->options.ask)
+		h->options.ask(h->options.ask_arg, q);
+	return h->options.ask != NULL;
+}
+
 const char *http_address(const struct http *h)
 {
 	return h->address;
@@ -79,6 +93,7 @@ static void http_begin(struct http *h, struct exchange *x, bool old)
 	lock_take(&h->lock);
 	list_put(&h->calls, &x->node);
 	lock_drop(&h->lock);
+	traffic_began(h->traffic);
 	head_check(x, h->keys, h->options.max_body, old);
 	if (x->error.rc && head_refuses_now(x, h->options.max_body))
 		exchange_fail(x, &x->error);
@@ -138,6 +153,13 @@ static void http_log(const struct exchange *x)
 #undef HTTP_LOG
 }
 
+static void http_count(struct http *h, const struct exchange *x, bool gone)
+{
+	const struct traffic_call c = { x->route, x->status, gone, x->sent };
+
+	traffic_ended(h->traffic, &c);
+}
+
 static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
 			   enum MHD_RequestTerminationCode why)
 {
@@ -151,6 +173,7 @@ static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
 	if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->failed[0])
 		snprintf(x->failed, sizeof x->failed, "disconnected");
 	http_log(x);
+	http_count(h, x, why != MHD_REQUEST_TERMINATED_COMPLETED_OK);
 	exchange_drop_body(x, &h->body_total);
 	/* Unlisted before it is freed: http_tick() only touches what is listed. */
 	lock_take(&h->lock);
@@ -185,15 +208,6 @@ static void http_defaults(struct http_options *o)
 	o->stall = o->stall > 0 ? o->stall : 120;
 }
 
-/* When stopping, no new connection. MHD_quiesce_daemon() would say so to the kernel, but its workers' own removal of the
- * socket from their epoll sets races with it, and the loser aborts the process (0.9.75). */
-static enum MHD_Result http_accept(void *arg, const struct sockaddr *address, socklen_t len)
-{
-	(void)address;
-	(void)len;
-	return http_stopping(arg) ? MHD_NO : MHD_YES;
-}
-
 static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
 {
 	const struct http_options *o = &h->options;
@@ -205,7 +219,7 @@ static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
 	};
 
 	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
-				0, http_accept, h, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
+				0, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
 				MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, h,
 				MHD_OPTION_CONNECTION_LIMIT, connections > threads ? connections : threads,
 				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
@@ -237,6 +251,7 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	http_defaults(&h->options);
 	h->version = mem_strdup(h->options.version);
 	h->engine = e;
+	h->traffic = traffic_new();
 	h->started = time(NULL);
 	list_init(&h->calls);
 	lock_init(&h->lock, "http");
@@ -334,6 +349,7 @@ static void http_wait_idle(struct http *h)
 void http_stop(struct http **ph)
 {
 	struct http *h = *ph;
+	int fd;
 
 	*ph = NULL;
 	if (!h)
@@ -341,15 +357,19 @@ void http_stop(struct http **ph)
 	must_magic(h, HTTP_MAGIC);
 	if (h->daemon) {
 		atomic_store(&h->stopping, true);
+		fd = MHD_quiesce_daemon(h->daemon);
 		http_wake_all(h, EXCHANGE_STOPPING);
 		http_wait_idle(h);
-		MHD_stop_daemon(h->daemon); /* closes the listening socket */
+		MHD_stop_daemon(h->daemon);
+		if (fd >= 0)
+			close(fd);
 	}
 	must(list_empty(&h->calls));
 	must_zero(pthread_cond_destroy(&h->idle));
 	lock_fini(&h->lock);
 	h->magic = 0;
 	keys_free(&h->keys);
+	traffic_free(&h->traffic);
 	free(h->version);
 	free(h);
 }

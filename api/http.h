@@ -14,6 +14,7 @@
 struct engine;
 struct http;
 struct http_next;
+struct question;
 
 /* Zero-initialise; 0 and NULL mean the defaults in brackets. */
 struct http_options {
@@ -28,6 +29,9 @@ struct http_options {
 	size_t max_body_total;     /* of all bodies held at once, more is 503 [8 * max_body] */
 	double keep_alive;         /* seconds of silence after which a parked stream gets a comment [4] */
 	double stall;              /* seconds with work but no engine step that turn /ready red [120] */
+	/* Takes over a question (question.h) about what only the program around the server knows; on any thread,
+	 * must not block [nobody answers]. */
+	void (*ask)(void *arg, struct question *q); void *ask_arg;
 };
 
 /* Listens and serves `e`, which must outlive the server. `why` names the address and the errno.

@@ -8,6 +8,8 @@
 #include <time.h>
 
 struct http;
+struct question;
+struct traffic;
 
 /* Has http_stop() begun? Nothing may wait any more. */
 bool http_stopping(const struct http *h);
@@ -15,5 +17,8 @@ time_t http_started(const struct http *h);
 const char *http_version(const struct http *h);
 double http_keep_alive(const struct http *h);
 double http_stall(const struct http *h);
+struct traffic *http_traffic(const struct http *h);
+/* Gives the question away; false: nobody answers. For question.c. */
+bool http_ask(struct http *h, struct question *q);
 
 #endif

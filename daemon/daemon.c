@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <systemd/sd-daemon.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DAEMON_TICK_MS 1000
@@ -490,12 +491,14 @@ static void daemon_fini(struct daemon *d)
 		close(d->signals.fd);
 	loop_fini(&d->loop);
 	json_decref(d->probe_history);
+	json_decref(d->probe_counts);
 	conf_fini(&d->conf);
 }
 
 int daemon_run(const struct daemon_flags *f)
 {
-	struct daemon d = { .flags = f, .started = clock_ms(), .probe_history = json_array() };
+	struct daemon d = { .flags = f, .started = clock_ms(), .began = (double)time(NULL),
+			    .probe_history = json_array(), .probe_counts = json_object() };
 	struct buf why = { 0 };
 	enum log_level level;
 	int r = daemon_configure(f, &d.conf, &why);
@@ -507,6 +510,7 @@ int daemon_run(const struct daemon_flags *f)
 	buf_fini(&why);
 	if (r) {
 		json_decref(d.probe_history);
+		json_decref(d.probe_counts);
 		return DAEMON_CONFIG;
 	}
 	list_init(&d.waits);

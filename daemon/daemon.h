@@ -46,6 +46,8 @@ struct daemon {
 	struct http *http;
 	struct list waits;             /* wait.c */
 	json_t *probe_history;         /* verbs_probe.c */
+	json_t *probe_counts;          /* {probe: {verdict: runs}}, of all runs; verbs_probe.c */
+	double began;                  /* seconds since 1970 */
 	long long started, stop_by, ticked; /* milliseconds, clock_ms() */
 	bool loading, drain, stopping, forced, cancelled, failed_logged, fast;
 	int exit;

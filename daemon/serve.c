@@ -2,6 +2,7 @@
  * serve.c - the HTTP server as the configuration wants it: checked before the model is read, started after.
  * Threads: control. Locks: none. */
 #include "daemon/serve.h"
+#include "daemon/tell.h"
 #include "engine/base/rc.h"
 
 static const char *serve_path(const struct conf *c, enum conf_key key)
@@ -30,6 +31,8 @@ int serve_start(struct daemon *d, struct buf *why)
 {
 	struct http_options o = serve_options(&d->conf);
 
+	o.ask = tell_ask;
+	o.ask_arg = d;
 	return http_start(&o, d->engine, &d->http, why);
 }
 

@@ -102,14 +102,32 @@ static void probe_job_run(struct ops_job *job)
 
 /* ---- on the control thread ---- */
 
+/* {probe: {verdict: runs}}: the history forgets, this does not. */
+static void probe_count(json_t *counts, json_t *result)
+{
+	const char *name = json_string_value(json_object_get(result, "name"));
+	const char *verdict = json_string_value(json_object_get(result, "verdict"));
+	json_t *of = json_object_get(counts, name);
+
+	if (!of) {
+		of = json_object();
+		for (int v = PROBE_PASS; v <= PROBE_INCONCLUSIVE; v++)
+			json_object_set_new(of, probe_verdict_name((enum probe_verdict)v), json_integer(0));
+		must(json_object_set_new(counts, name, of) == 0);
+	}
+	must(json_object_set_new(of, verdict, json_integer(json_integer_value(json_object_get(of, verdict)) + 1)) == 0);
+}
+
 static void probe_remember(struct daemon *d, json_t *results)
 {
 	json_t *r;
 	size_t i;
 
-	json_array_foreach(results, i, r)
+	json_array_foreach(results, i, r) {
+		probe_count(d->probe_counts, r);
 		json_array_append_new(d->probe_history, json_pack("{s:f, s:O}", "time", (double)time(NULL),
 								  "result", r));
+	}
 	while (json_array_size(d->probe_history) > PROBE_MAX_HISTORY)
 		json_array_remove(d->probe_history, 0);
 }

@@ -128,6 +128,7 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 		return rc;
 	e = mem_new(sizeof *e);
 	lock_init(&e->lock, "engine");
+	tally_init(&e->tally);
 	lock_cond_init(&e->cond);
 	list_init(&e->incoming);
 	list_init(&e->live);
@@ -186,6 +187,7 @@ void engine_close(struct engine **pe)
 	model_free(&e->model);
 	must_zero(pthread_cond_destroy(&e->cond));
 	lock_fini(&e->lock);
+	tally_fini(&e->tally);
 	free(e->name);
 	free(e);
 }
@@ -279,8 +281,8 @@ static int engine_queue(struct engine *e, struct request *r, struct buf *why)
 	return rc;
 }
 
-int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
-		  struct buf *why)
+static int engine_try_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
+			     struct buf *why)
 {
 	struct request_pins pins = { 0 };
 	struct generation *g;
@@ -304,6 +306,16 @@ int engine_submit(struct engine *e, const struct generation_spec *spec, struct g
 		generation_unref(&g);
 		request_free(&r);
 	}
+	return rc;
+}
+
+int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
+		  struct buf *why)
+{
+	int rc = engine_try_submit(e, spec, ret_g, why);
+
+	if (rc)
+		tally_refused(&e->tally, rc);
 	return rc;
 }
 
@@ -335,6 +347,11 @@ void engine_status(struct engine *e, struct engine_status *ret_s)
 	ret_s->n_threads = pool_threads(e->pool);
 	if (atomic_load(&e->busy))
 		ret_s->step_age = (double)(clock_ns() - atomic_load(&e->step_end_ns)) * 1e-9;
+}
+
+void engine_tally(struct engine *e, struct tally_view *ret_v)
+{
+	tally_read(&e->tally, ret_v);
 }
 
 /* ---- the request ring ---- */

@@ -23,6 +23,7 @@
 #include "engine/plugin/plugin_map.h"
 #include "engine/text/prompt.h"
 #include "engine/serve/record.h"
+#include "engine/serve/tally.h"
 #include "engine/text/tokenizer.h"
 
 #include <stdatomic.h>
@@ -129,6 +130,8 @@ struct engine_status {
 	char why_failed[256];
 };
 void engine_status(struct engine *e, struct engine_status *ret_s);
+/* What it has done since it was opened (tally.h); counts that engine_status() has are not here again. */
+void engine_tally(struct engine *e, struct tally_view *ret_v);
 
 /* ---- the prefix cache (cache.h): any thread ---- */
 

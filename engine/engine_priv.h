@@ -10,6 +10,7 @@
 #include "engine/model/forward.h"
 #include "engine/serve/request.h"
 #include "engine/serve/ring.h"
+#include "engine/serve/tally.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,6 +45,7 @@ struct engine {
 	const char **names;        /* [max_running] ids of the batch's requests, for the shadow */
 
 	/* Read by anyone. */
+	struct tally tally;
 	atomic_llong step_end_ns;  /* clock_ns() of the last step, or when work began */
 	atomic_bool busy;
 	atomic_size_t state_bytes;

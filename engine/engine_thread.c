@@ -36,6 +36,11 @@ static void engine_measure(struct engine *e, struct request *r)
 	r->held = now;
 }
 
+static double engine_since(long long ns)
+{
+	return (double)(clock_ns() - ns) * 1e-9;
+}
+
 /* Books first, consumer last: who has seen the FINISH event finds everything as after it. */
 static void engine_end(struct engine *e, struct request *r, struct request_end *end)
 {
@@ -44,6 +49,7 @@ static void engine_end(struct engine *e, struct request *r, struct request_end *
 	scheduler_drop(&e->sched, &r->task);
 	request_close(r, end);
 	engine_measure(e, r);
+	tally_ended(&e->tally, end->finish, end->rc, generation_left(r->gen), engine_since(r->submitted_ns));
 	ring_finished(e->ring, r->rec);
 	lock_take(&e->lock);
 	list_del(&r->live);
@@ -222,6 +228,7 @@ static void engine_admit(struct engine *e)
 		e->count.prompt_tokens += (uint64_t)r->n_prompt;
 		e->count.cached_tokens += (uint64_t)r->usage.cached_tokens;
 		lock_drop(&e->lock);
+		tally_admitted(&e->tally, engine_since(r->submitted_ns), r->task.left, r->cache.find.miss);
 	}
 }
 
@@ -240,11 +247,21 @@ static int engine_logits(struct engine *e, int n)
 	return 0;
 }
 
+static void engine_tally_token(struct engine *e, struct request *r, int reasoning)
+{
+	long long now = clock_ns(), before = r->token_ns ? r->token_ns : r->submitted_ns;
+
+	tally_token(&e->tally, r->token_ns == 0, (double)(now - before) * 1e-9, reasoning);
+	r->token_ns = now;
+}
+
 /* The request's tokens were computed; the next one is sampled if they were the last of its prompt, or
  * decoding. */
 static void engine_advance(struct engine *e, struct request *r, int n, const float *logits)
 {
+	int reasoning = r->usage.reasoning_tokens;
 	struct request_end end;
+	bool ended;
 
 	request_computed(r, n);
 	if (!logits) {
@@ -255,7 +272,9 @@ static void engine_advance(struct engine *e, struct request *r, int n, const flo
 	lock_take(&e->lock);
 	e->count.generated_tokens++;
 	lock_drop(&e->lock);
-	if (request_sample(r, e->work, logits, &end)) {
+	ended = request_sample(r, e->work, logits, &end);
+	engine_tally_token(e, r, r->usage.reasoning_tokens - reasoning);
+	if (ended) {
 		/* Before the end is told: the next turn may come at once. */
 		if (end.finish != GEN_ERROR) {
 			request_cache_publish(r);
@@ -297,6 +316,15 @@ static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct 
 	return forward_run(e->forward, &b, why);
 }
 
+static void engine_tally_batch(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n)
+{
+	int tokens = 0;
+
+	for (int i = 0; i < n; i++)
+		tokens += item[i].n;
+	tally_batch(&e->tally, phase, n, tokens);
+}
+
 /* Runs items [0, n) together. When that fails, each alone: only the one at fault is to fail. */
 static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n)
 {
@@ -306,6 +334,7 @@ static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sch
 
 	engine_set_ran(e, item->task->kset, rc);
 	if (rc == 0) {
+		engine_tally_batch(e, phase, item, n);
 		e->bad_runs = 0;
 		for (i = 0; i < n; i++) {
 			bool wants = e->items[i].n_logits > 0;
@@ -341,6 +370,7 @@ static void engine_batch(struct engine *e, const struct sched_batch *b)
 
 static void engine_step(struct engine *e)
 {
+	long long begun = clock_ns();
 	int i;
 
 	if (scheduler_plan(&e->sched) == 0)
@@ -350,6 +380,7 @@ static void engine_step(struct engine *e)
 		engine_batch(e, &e->sched.batch[i]);
 	engine_shadow_end(e);
 	atomic_store(&e->step_end_ns, clock_ns());
+	tally_step(&e->tally, engine_since(begun));
 	lock_take(&e->lock);
 	e->count.steps++;
 	lock_drop(&e->lock);

@@ -245,6 +245,16 @@ int generation_stopped(const struct generation *g)
 	return atomic_load(&g->stop);
 }
 
+bool generation_left(struct generation *g)
+{
+	bool left;
+
+	lock_take(&g->lock);
+	left = g->muted;
+	lock_drop(&g->lock);
+	return left;
+}
+
 bool generation_backlogged(const struct generation *g)
 {
 	return atomic_load(&g->n_events) >= GENERATION_MAX_BACKLOG;

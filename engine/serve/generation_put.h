@@ -40,6 +40,8 @@ void generation_set_usage(struct generation *g, const struct gen_usage *u);
 void generation_stop(struct generation *g, int why);
 /* That reason; 0: goes on. */
 int generation_stopped(const struct generation *g);
+/* Was it its own consumer that stopped it? */
+bool generation_left(struct generation *g);
 /* Has the consumer to read before more is made? */
 bool generation_backlogged(const struct generation *g);
 

@@ -253,6 +253,7 @@ int request_new(const struct request_env *env, const struct generation_spec *spe
 		return rc;
 	r = mem_new(sizeof *r);
 	r->env = env;
+	r->submitted_ns = clock_ns();
 	list_init(&r->live);
 	list_init(&r->task.link);
 	r->task.numerics = pins->numerics;

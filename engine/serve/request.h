@@ -47,6 +47,7 @@ struct request {
 	int max_out;
 	bool max_is_context;       /* max_out is what fits, not what was asked for */
 	bool ignore_eos, logprobs;
+	long long submitted_ns, token_ns; /* clock_ns() of the submission, of the latest token; 0: none yet */
 	long long deadline_ns;     /* clock_ns(); 0: none */
 	int deadline;              /* the seconds it was */
 	struct gen_usage usage;

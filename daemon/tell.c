@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ * tell.c - tells those who ask over HTTP what the daemon is and does.
+ * Threads: control answers; tell_ask() from any. Locks: none (ops.h hands over). */
+#include "daemon/tell.h"
+#include "api/metrics.h"
+#include "api/question.h"
+#include "daemon/daemon.h"
+#include "daemon/ops.h"
+#include "engine/base/mem.h"
+
+#include <stdlib.h>
+
+struct tell {
+	struct ops_note note;
+	struct daemon *daemon;
+	struct question *question;
+};
+
+/* At the daemon's end the last questions come when the engine is closed, and nobody waits for them any more. */
+static void tell_answer(struct ops_note *n)
+{
+	struct tell *t = list_entry(n, struct tell, note);
+	struct daemon *d = t->daemon;
+
+	if (d->engine && t->question->about == QUESTION_METRICS) {
+		tell_engine(d, t->question->metrics);
+		tell_cache(d, t->question->metrics);
+		tell_kernels(d, t->question->metrics);
+		tell_proof(d, t->question->metrics);
+		tell_process(d, t->question->metrics);
+	}
+	question_answered(&t->question);
+	free(t);
+}
+
+void tell_ask(void *d, struct question *q)
+{
+	struct tell *t = mem_new(sizeof *t);
+
+	*t = (struct tell){ .note.fn = tell_answer, .daemon = d, .question = q };
+	ops_post(t->daemon->ops, &t->note);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ * tell.h - tells those who ask over HTTP what the daemon is and does: metrics, and the state for people.
+ * Threads: control answers; tell_ask() from any. Locks: none (ops.h hands over). */
+#ifndef DAEMON_TELL_H
+#define DAEMON_TELL_H
+
+#include <jansson.h>
+
+struct daemon;
+struct metrics;
+struct question;
+
+/* For http_options.ask, arg is the daemon. */
+void tell_ask(void *d, struct question *q);
+
+/* tell_engine.c: what the engine did. With the engine open. */
+void tell_engine(struct daemon *d, struct metrics *m);
+/* tell_cache.c */
+void tell_cache(struct daemon *d, struct metrics *m);
+/* tell_kernels.c: the active set, numerics, plugins. */
+void tell_kernels(struct daemon *d, struct metrics *m);
+/* tell_proof.c: is it still right: the shadow's figures, the probes' verdicts. */
+void tell_proof(struct daemon *d, struct metrics *m);
+/* tell_process.c: the program and its process. */
+void tell_process(struct daemon *d, struct metrics *m);
+
+#endif
