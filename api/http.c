@@ -208,6 +208,15 @@ static void http_defaults(struct http_options *o)
 	o->stall = o->stall > 0 ? o->stall : 120;
 }
 
+/* When stopping, no new connection. MHD_quiesce_daemon() would say so to the kernel, but its workers' own removal of the
+ * socket from their epoll sets races with it, and the loser aborts the process (0.9.75). */
+static enum MHD_Result http_accept(void *arg, const struct sockaddr *address, socklen_t len)
+{
+	(void)address;
+	(void)len;
+	return http_stopping(arg) ? MHD_NO : MHD_YES;
+}
+
 static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
 {
 	const struct http_options *o = &h->options;
@@ -219,7 +228,7 @@ static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
 	};
 
 	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
-				0, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
+				0, http_accept, h, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
 				MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, h,
 				MHD_OPTION_CONNECTION_LIMIT, connections > threads ? connections : threads,
 				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
@@ -349,7 +358,6 @@ static void http_wait_idle(struct http *h)
 void http_stop(struct http **ph)
 {
 	struct http *h = *ph;
-	int fd;
 
 	*ph = NULL;
 	if (!h)
@@ -357,12 +365,9 @@ void http_stop(struct http **ph)
 	must_magic(h, HTTP_MAGIC);
 	if (h->daemon) {
 		atomic_store(&h->stopping, true);
-		fd = MHD_quiesce_daemon(h->daemon);
 		http_wake_all(h, EXCHANGE_STOPPING);
 		http_wait_idle(h);
-		MHD_stop_daemon(h->daemon);
-		if (fd >= 0)
-			close(fd);
+		MHD_stop_daemon(h->daemon); /* closes the listening socket */
 	}
 	must(list_empty(&h->calls));
 	must_zero(pthread_cond_destroy(&h->idle));

@@ -53,7 +53,8 @@ static const struct cache_count cache_counts[] = {
 #define COUNT(name) { #name, offsetof(struct cache_disk_stats, name) }
 static const struct cache_count cache_disk_counts[] = {
 	COUNT(files), COUNT(bytes), COUNT(written), COUNT(written_bytes), COUNT(raw_bytes), COUNT(read), COUNT(read_bytes),
-	COUNT(dropped), COUNT(over_rate), COUNT(deleted), COUNT(bad), COUNT(foreign), COUNT(errors), COUNT(queued),
+	COUNT(reads_refused), COUNT(dropped), COUNT(over_rate), COUNT(deleted), COUNT(bad), COUNT(foreign), COUNT(errors),
+	COUNT(queued),
 };
 #undef COUNT
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "counts are read as uint64_t");

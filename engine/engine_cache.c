@@ -50,8 +50,10 @@ int engine_cache_open(struct engine *e, const struct engine_options *o, struct b
 
 void engine_cache_close(struct engine *e)
 {
+	/* Before the cache, which waits for its reads: of a disk that hangs they end here. */
+	cache_disk_stop(e->cache_disk, ENGINE_CACHE_CLOSE);
 	cache_free(&e->cache);
-	cache_disk_close(&e->cache_disk, ENGINE_CACHE_CLOSE);
+	cache_disk_close(&e->cache_disk, 0);
 	buf_fini(&e->cache_disk_why);
 }
 

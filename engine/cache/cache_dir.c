@@ -59,8 +59,10 @@ void cache_dir_close(struct cache_dir *d)
 {
 	if (d->bad_fd >= 0)
 		close(d->bad_fd);
-	flock(d->fd, LOCK_UN); /* a child that was forked meanwhile shares it */
-	close(d->fd);
+	if (d->fd >= 0) {
+		flock(d->fd, LOCK_UN); /* a child that was forked meanwhile shares it */
+		close(d->fd);
+	}
 	d->fd = d->bad_fd = -1;
 }
 

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT
- * cache_disk.c - the disk cache's queue and its thread: reads go first, writes wait, what is too much is dropped.
- * Threads: any calls; its own thread reads and writes. Lock: cache_disk, never during I/O. */
+ * cache_disk.c - the disk cache's queues: what is asked of it, what waits, and what is too much and is dropped.
+ * Threads: any. Lock: cache_disk, never during I/O or in calls back. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/cache/cache_disk_priv.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CACHE_DISK_QUEUED 64
 /* What waits may be evicted from memory meanwhile, and is held here then: in no budget but this. */
 #define CACHE_DISK_QUEUED_BYTES ((size_t)256 << 20)
-/* Over so many seconds the rate of writing is averaged. */
-#define CACHE_DISK_MINUTE 60
-/* Names are synced when the queue is empty, and after so many files at the latest. */
-#define CACHE_DISK_SYNC_FILES 64
+/* Reads that wait: a few for each of the requests that may run, and of all together no more keys than 8 million tokens
+ * have. One read is of the longest context at most. */
+#define CACHE_DISK_READS 256
+#define CACHE_DISK_READ_KEYS 65536
+#define CACHE_DISK_KEYS_OF_ONE 16384
 
 struct cache_disk_name cache_disk_name_of(const struct cache_disk *d, const struct cache_key *k,
 	enum cache_file_kind kind)
@@ -43,191 +42,6 @@ void cache_disk_failed(struct cache_disk *d, uint64_t *counter, const struct cac
 		n ? ": " : "", why);
 }
 
-/* ---- the thread ---- */
-
-static void cache_disk_write_free(struct cache_disk_write *w)
-{
-	sequence_block_unref(&w->item.block);
-	sequence_state_unref(&w->item.state);
-	free(w);
-}
-
-static void cache_disk_unqueue(struct cache_disk *d, struct cache_disk_write *w)
-{
-	list_del(&w->link);
-	d->n_writes--;
-	d->queued_bytes -= w->bytes;
-}
-
-static void cache_disk_take_read(struct cache_disk *d)
-{
-	struct cache_disk_read *r = list_entry(d->reads.next, struct cache_disk_read, link);
-
-	list_del(&r->link);
-	lock_drop(&d->lock);
-	cache_disk_work_read(d, r);
-	free(r);
-	lock_take(&d->lock);
-}
-
-static void cache_disk_take_write(struct cache_disk *d)
-{
-	struct cache_disk_write *w = list_entry(d->writes.next, struct cache_disk_write, link);
-
-	cache_disk_unqueue(d, w);
-	d->current = w->item.key;
-	d->writing = true;
-	d->dropped = false;
-	lock_drop(&d->lock);
-	cache_disk_work_write(d, &w->item);
-	cache_disk_write_free(w);
-	lock_take(&d->lock);
-	d->writing = false;
-}
-
-static void cache_disk_take_sync(struct cache_disk *d)
-{
-	lock_drop(&d->lock);
-	cache_disk_work_sync(d);
-	lock_take(&d->lock);
-}
-
-/* One thing, the most urgent; false when it is time to go. Lock held. */
-static bool cache_disk_turn(struct cache_disk *d)
-{
-	bool late = d->closing && clock_ms() >= d->deadline;
-
-	if (!list_empty(&d->reads))
-		cache_disk_take_read(d);
-	else if (d->unsynced >= CACHE_DISK_SYNC_FILES || (d->unsynced && (late || list_empty(&d->writes))))
-		cache_disk_take_sync(d);
-	else if (!late && !list_empty(&d->writes))
-		cache_disk_take_write(d);
-	else if (d->closing)
-		return false;
-	else
-		lock_wait(&d->lock, &d->cond, -1);
-	return true;
-}
-
-static void *cache_disk_main(void *arg)
-{
-	struct cache_disk *d = arg;
-
-	cache_disk_make_room(d, 0); /* the limit may have been lowered since */
-	lock_take(&d->lock);
-	while (cache_disk_turn(d))
-		;
-	lock_drop(&d->lock);
-	return NULL;
-}
-
-static int cache_disk_start(struct cache_disk *d)
-{
-	sigset_t all, old;
-	int rc;
-
-	sigfillset(&all);
-	must_zero(pthread_sigmask(SIG_SETMASK, &all, &old));
-	rc = -pthread_create(&d->thread, NULL, cache_disk_main, d);
-	must_zero(pthread_sigmask(SIG_SETMASK, &old, NULL));
-	return rc;
-}
-
-/* ---- life ---- */
-
-/* Another model's files are left alone, but count: the limit is the disk's, and they are deleted like one's own when
- * they are the longest unused. One that cannot be kept at all goes before any other, and a date still to come is none. */
-static void cache_disk_found(void *arg, const struct cache_disk_name *n, bool bad, uint64_t bytes, int64_t mtime)
-{
-	struct cache_disk *d = arg;
-	int64_t now = cache_disk_now();
-
-	cache_disk_index_add(&d->index, n,
-		bad ? CACHE_DISK_BAD : n->model == d->model ? CACHE_DISK_OWN : CACHE_DISK_FOREIGN, bytes,
-		bytes > d->limit ? 0 : mtime < now ? mtime : now);
-}
-
-static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
-{
-	struct cache_disk *d = mem_new(sizeof *d);
-
-	d->magic = CACHE_DISK_MAGIC;
-	lock_init(&d->lock, "cache_disk");
-	lock_cond_init(&d->cond);
-	list_init(&d->reads);
-	list_init(&d->writes);
-	cache_file_format_init(&d->format, o->layout, o->model_id);
-	d->model = cache_disk_name_model(o->model_id);
-	d->limit = o->bytes;
-	d->write_rate = o->write_rate;
-	d->max_queued = o->max_queued ? o->max_queued : CACHE_DISK_QUEUED;
-	d->allowance = CACHE_DISK_MINUTE * (double)o->write_rate;
-	d->refilled = clock_s();
-	return d;
-}
-
-static void cache_disk_free_writes(struct list *writes)
-{
-	while (!list_empty(writes)) {
-		struct cache_disk_write *w = list_entry(writes->next, struct cache_disk_write, link);
-
-		list_del(&w->link);
-		cache_disk_write_free(w);
-	}
-}
-
-static void cache_disk_free(struct cache_disk *d)
-{
-	cache_disk_free_writes(&d->writes);
-	cache_disk_index_fini(&d->index);
-	must_zero(pthread_cond_destroy(&d->cond));
-	lock_fini(&d->lock);
-	d->magic = 0;
-	free(d);
-}
-
-int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_d, struct buf *why)
-{
-	struct cache_disk *d = cache_disk_new(o);
-	int rc = cache_dir_open(&d->dir, o->dir, why);
-
-	if (rc < 0) {
-		cache_disk_free(d);
-		return rc;
-	}
-	rc = cache_dir_scan(&d->dir, cache_disk_found, d, why);
-	if (rc == 0 && (rc = cache_disk_start(d)) < 0)
-		buf_why(why, rc, "a thread for the cache's disk: %s", strerror(-rc));
-	if (rc < 0) {
-		cache_dir_close(&d->dir);
-		cache_disk_free(d);
-		return rc;
-	}
-	*ret_d = d;
-	return 0;
-}
-
-void cache_disk_close(struct cache_disk **pd, double seconds)
-{
-	struct cache_disk *d = *pd;
-
-	*pd = NULL;
-	if (!d)
-		return;
-	must_magic(d, CACHE_DISK_MAGIC);
-	lock_take(&d->lock);
-	d->closing = true;
-	d->deadline = clock_ms() + (long long)(1000 * seconds);
-	must_zero(pthread_cond_signal(&d->cond));
-	lock_drop(&d->lock);
-	must_zero(pthread_join(d->thread, NULL));
-	cache_dir_close(&d->dir);
-	cache_disk_free(d);
-}
-
-/* ---- calls ---- */
-
 bool cache_disk_has(struct cache_disk *d, const struct cache_key *k, bool *ret_state)
 {
 	bool block;
@@ -238,6 +52,32 @@ bool cache_disk_has(struct cache_disk *d, const struct cache_key *k, bool *ret_s
 	*ret_state = block && cache_disk_own(d, k, CACHE_FILE_STATE);
 	lock_drop(&d->lock);
 	return block;
+}
+
+/* ---- writes ---- */
+
+void cache_disk_write_free(struct cache_disk_write *w)
+{
+	sequence_block_unref(&w->item.block);
+	sequence_state_unref(&w->item.state);
+	free(w);
+}
+
+void cache_disk_unqueue(struct cache_disk *d, struct cache_disk_write *w)
+{
+	list_del(&w->link);
+	d->n_writes--;
+	d->queued_bytes -= w->bytes;
+}
+
+void cache_disk_free_writes(struct list *writes)
+{
+	while (!list_empty(writes)) {
+		struct cache_disk_write *w = list_entry(writes->next, struct cache_disk_write, link);
+
+		list_del(&w->link);
+		cache_disk_write_free(w);
+	}
 }
 
 static struct cache_disk_write *cache_disk_queued(struct cache_disk *d, const struct cache_key *k)
@@ -298,8 +138,8 @@ void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item)
 	w = cache_disk_queued(d, &item->key);
 	block = cache_disk_lacks(d, w ? &w->item : NULL, item, CACHE_FILE_BLOCK);
 	state = cache_disk_lacks(d, w ? &w->item : NULL, item, CACHE_FILE_STATE);
-	if (d->n_writes && block + state > CACHE_DISK_QUEUED_BYTES - d->queued_bytes) {
-		d->stats.dropped++;
+	if (d->closing || (d->n_writes && block + state > CACHE_DISK_QUEUED_BYTES - d->queued_bytes)) {
+		d->stats.dropped += block + state > 0;
 	} else if (w) {
 		cache_disk_fill(d, w, item, block, state);
 	} else if (block + state || cache_disk_stale(d, &item->key)) {
@@ -315,23 +155,107 @@ void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item)
 	free(fresh);
 }
 
-void cache_disk_read(struct cache_disk *d, const struct cache_key *key, int64_t n, cache_disk_read_f *fn, void *arg)
+/* ---- reads ---- */
+
+static bool cache_disk_abandoned(const struct cache_disk_read *r)
 {
+	return r->abandoned && atomic_load(r->abandoned);
+}
+
+void cache_disk_unread(struct cache_disk *d, struct cache_disk_read *r)
+{
+	list_del(&r->link);
+	d->n_reads--;
+	d->n_read_keys -= r->n;
+}
+
+/* Out of the queue: those that nobody waits for any more, or all. Lock held. */
+static void cache_disk_sweep(struct cache_disk *d, bool all, struct list *ret_ended)
+{
+	struct list *next;
+
+	for (struct list *i = d->reads.next; i != &d->reads; i = next) {
+		struct cache_disk_read *r = list_entry(i, struct cache_disk_read, link);
+
+		next = i->next;
+		if (!all && !cache_disk_abandoned(r))
+			continue;
+		cache_disk_unread(d, r);
+		list_put(ret_ended, &r->link);
+	}
+}
+
+/* Nothing of them comes any more. Lock not held. */
+static void cache_disk_end_reads(struct list *ended)
+{
+	while (!list_empty(ended)) {
+		struct cache_disk_read *r = list_entry(ended->next, struct cache_disk_read, link);
+
+		list_del(&r->link);
+		r->fn(r->arg, NULL);
+		free(r);
+	}
+}
+
+void cache_disk_end_all_reads(struct cache_disk *d)
+{
+	struct list ended;
+
+	list_init(&ended);
+	lock_take(&d->lock);
+	cache_disk_sweep(d, true, &ended);
+	lock_drop(&d->lock);
+	cache_disk_end_reads(&ended);
+}
+
+/* Would it come to nothing, or be one too many? Lock held. */
+static bool cache_disk_refuses(struct cache_disk *d, int64_t n)
+{
+	return d->closing || (d->in_io && clock_ms() - d->io_since >= d->patience_ms) ||
+	       d->n_reads >= CACHE_DISK_READS || d->n_read_keys + n > CACHE_DISK_READ_KEYS;
+}
+
+static struct cache_disk_read *cache_disk_read_new(const struct cache_disk_ask *ask)
+{
+	int64_t n = ask->n < CACHE_DISK_KEYS_OF_ONE ? ask->n : CACHE_DISK_KEYS_OF_ONE;
 	struct cache_disk_read *r;
 
-	must_magic(d, CACHE_DISK_MAGIC);
-	must(n >= 0 && (uint64_t)n < SIZE_MAX / sizeof *key / 2);
-	r = mem_new(sizeof *r + (size_t)n * sizeof *key);
-	r->fn = fn;
-	r->arg = arg;
+	must(n >= 0);
+	r = mem_new(sizeof *r + (size_t)n * sizeof *r->key);
+	r->fn = ask->fn;
+	r->arg = ask->arg;
+	r->abandoned = ask->abandoned;
 	r->n = n;
 	if (n)
-		memcpy(r->key, key, (size_t)n * sizeof *key);
-	lock_take(&d->lock);
-	list_put(&d->reads, &r->link);
-	must_zero(pthread_cond_signal(&d->cond));
-	lock_drop(&d->lock);
+		memcpy(r->key, ask->key, (size_t)n * sizeof *r->key);
+	list_init(&r->link);
+	return r;
 }
+
+void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask)
+{
+	struct cache_disk_read *r;
+	struct list ended;
+
+	must_magic(d, CACHE_DISK_MAGIC);
+	r = cache_disk_read_new(ask);
+	list_init(&ended);
+	lock_take(&d->lock);
+	cache_disk_sweep(d, false, &ended);
+	if (cache_disk_refuses(d, r->n)) {
+		d->stats.reads_refused++;
+		list_put(&ended, &r->link);
+	} else {
+		list_put(&d->reads, &r->link);
+		d->n_reads++;
+		d->n_read_keys += r->n;
+		must_zero(pthread_cond_signal(&d->cond));
+	}
+	lock_drop(&d->lock);
+	cache_disk_end_reads(&ended);
+}
+
+/* ---- removing, counting ---- */
 
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
 {

@@ -20,6 +20,7 @@
 #include "engine/cache/cache_key.h"
 #include "engine/model/sequence.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,7 @@ struct cache_disk_options {
 	const char *model_id;
 	size_t bytes;              /* of all files; the longest unused are deleted first */
 	size_t write_rate;         /* bytes per second, averaged over a minute; 0: no limit */
+	double patience;           /* seconds for one file, after which the disk hangs; 0: 5 */
 	int max_queued;            /* blocks waiting to be written, of 256 MiB together; more are dropped, counted; 0: 64 */
 };
 
@@ -47,7 +49,13 @@ struct cache_disk_item {
 /* Reads the directory's names, starts the thread. -EBUSY: another process has it; -EPERM: others than its owner may
  * write there; -errno; with why. A directory that cannot be written to is read. */
 int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_d, struct buf *why);
-/* Writes what is queued, begins no file after `seconds`, ends reads with NULL, then joins. */
+/* Ends all reads with NULL, writes what is queued, begins no file after `seconds`, and waits for its thread: for so long,
+ * and the options' patience longer. A thread that then still is in a call to the system is left behind: one that hangs in
+ * a dead NFS server cannot be interrupted but by the end of the process, and the end must not wait for it. Nobody is called
+ * back from then on. Other calls stay allowed, and find what is there, but read and write nothing. NULL is fine. */
+void cache_disk_stop(struct cache_disk *d, double seconds);
+/* Stops it if that was not done, and frees; what a thread holds that was left behind is freed when it comes back. Until
+ * then the directory is locked: no other process has it while a file may still be written there. */
 void cache_disk_close(struct cache_disk **d, double seconds);
 
 /* On disk, not only queued. */
@@ -58,9 +66,18 @@ void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item);
 /* Queues the reading of keys [0, n), in that order, the state of the last that has a good one. fn runs on the disk's
  * thread, no lock held, once per block read, with references that it takes over, and at the end with NULL; after a file
  * that is bad or missing, or when fn returns false, the rest is not read. Keys are what their tokens say, and a state
- * ends where its block does; how deep a block is (item->edge) is for the reader to check. */
+ * ends where its block does; how deep a block is (item->edge) is for the reader to check.
+ * Who no longer wants it sets *abandoned: what waits is then dropped, what is being read ends after the file in hand.
+ * At most 256 reads of 65536 keys together wait, of 16384 keys each, behind which nothing is read. What is more is refused,
+ * and so are all while the disk hangs: they end at once and are counted. A read that is refused, dropped or closed upon
+ * gets its NULL from whichever thread did that, before cache_disk_read() returns if it is its own. */
 typedef bool cache_disk_read_f(void *arg, struct cache_disk_item *item);
-void cache_disk_read(struct cache_disk *d, const struct cache_key *key, int64_t n, cache_disk_read_f *fn, void *arg);
+struct cache_disk_ask {
+	const struct cache_key *key; int64_t n; /* [n], copied */
+	cache_disk_read_f *fn; void *arg;
+	const atomic_bool *abandoned;           /* looked at until fn was called with NULL; NULL: never */
+};
+void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask);
 /* Reads a block back, and its state where there is one, on the calling thread, which waits for the disk: header, CRC, model
  * and layout, tokens and parent against the key, rows. *ret_item has references that the caller then owns. RC_NOT_FOUND:
  * the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it is then moved and counted
@@ -77,6 +94,7 @@ struct cache_disk_stats {
 	/* Since it was opened. written_bytes: of the files that were finished; raw_bytes: of the rows in them, before
 	 * compression. Write amplification is written_bytes / raw_bytes. */
 	uint64_t written, written_bytes, raw_bytes, read, read_bytes;
+	uint64_t reads_refused;
 	uint64_t dropped;                 /* files not written: queue or disk full, or what they continue is not there */
 	uint64_t over_rate, deleted, bad, errors; /* files */
 	char error[192];                  /* the last error or bad file, in words; "" */

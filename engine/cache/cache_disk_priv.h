@@ -9,6 +9,7 @@
 #include "engine/cache/cache_dir.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define CACHE_DISK_MAGIC 0x6b736964u
 
@@ -22,6 +23,7 @@ struct cache_disk_write {
 struct cache_disk_read {
 	struct list link;
 	cache_disk_read_f *fn; void *arg;
+	const atomic_bool *abandoned; /* NULL: never */
 	int64_t n;
 	struct cache_key key[];       /* [n] */
 };
@@ -30,17 +32,25 @@ struct cache_disk {
 	unsigned magic;
 	struct lock lock;
 	pthread_cond_t cond;          /* there is work, or it closes */
-	pthread_t thread;
+	pthread_cond_t moved;         /* the thread went into I/O, came out of it, or is gone */
+	pthread_t thread;             /* of who opened it */
 	/* Fixed. */
+	struct sequence_layout layout;
 	struct cache_dir dir;
 	struct cache_file_format format;
 	uint32_t model;               /* in the names of one's own files */
 	size_t limit, write_rate;
 	int max_queued;
+	long long patience_ms;
 	/* Under the lock. */
 	struct list reads, writes;
+	int n_reads; int64_t n_read_keys;  /* of reads */
 	int n_writes; size_t queued_bytes; /* of writes */
-	bool closing;
+	pthread_t self; bool started; /* the thread's own word of who it is */
+	bool in_io; long long io_since; /* is the thread in a call to the system; ms */
+	struct cache_disk_read *reading; /* by the thread; NULL: none */
+	bool closing, gone;           /* gone: the thread is done */
+	bool left, closed;            /* left: it hung and was left behind; closed: then it frees all this */
 	long long deadline;           /* ms; writes stop there */
 	struct cache_disk_index index;
 	struct cache_disk_stats stats; /* what happened; files, bytes and queued are of the index and the queue */
@@ -71,8 +81,21 @@ void cache_disk_work_sync(struct cache_disk *d);
 
 void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r);
 
+/* ---- cache_disk_thread.c ---- */
+
+/* Around what may hang. Between the two, whoever closes may leave the thread behind: d->left afterwards says so, and then
+ * nobody is called back any more. */
+void cache_disk_io_begin(struct cache_disk *d);
+void cache_disk_io_end(struct cache_disk *d);
+
 /* ---- cache_disk.c ---- */
 
+void cache_disk_write_free(struct cache_disk_write *w);
+void cache_disk_free_writes(struct list *writes);
+/* Out of its queue; lock held. */
+void cache_disk_unqueue(struct cache_disk *d, struct cache_disk_write *w);
+void cache_disk_unread(struct cache_disk *d, struct cache_disk_read *r);
+void cache_disk_end_all_reads(struct cache_disk *d);
 struct cache_disk_name cache_disk_name_of(const struct cache_disk *d, const struct cache_key *k,
 	enum cache_file_kind kind);
 /* Counts an error; its text is the last one's. Lock held. */

@@ -17,8 +17,11 @@
 /* Moves a bad file out of the way, and the oldest of those there off the disk when there are many. */
 static void cache_disk_set_aside(struct cache_disk *d, const struct cache_disk_name *n, uint64_t bytes)
 {
-	int rc = cache_dir_set_aside(&d->dir, n);
+	int rc;
 
+	cache_disk_io_begin(d);
+	rc = cache_dir_set_aside(&d->dir, n);
+	cache_disk_io_end(d);
 	lock_take(&d->lock);
 	if (rc == 0)
 		cache_disk_index_add(&d->index, n, CACHE_DISK_BAD, bytes, cache_disk_now());
@@ -55,9 +58,11 @@ static int cache_disk_load(struct cache_disk *d, const struct cache_disk_name *n
 {
 	struct cache_file_head head;
 	uint8_t *bytes = NULL;
-	int rc = cache_dir_read(&d->dir, n, cache_file_max(&d->format, n->kind), CACHE_FILE_HEADER, &bytes, ret_size,
-		why);
+	int rc;
 
+	cache_disk_io_begin(d);
+	rc = cache_dir_read(&d->dir, n, cache_file_max(&d->format, n->kind), CACHE_FILE_HEADER, &bytes, ret_size, why);
+	cache_disk_io_end(d);
 	if (rc == RC_TOO_LARGE && *ret_size == CACHE_FILE_HEADER && cache_file_foreign(&d->format, bytes))
 		rc = RC_UNSUPPORTED;
 	else if (rc == RC_TOO_LARGE)
@@ -124,6 +129,17 @@ static int64_t cache_disk_last_state(struct cache_disk *d, const struct cache_di
 	return n;
 }
 
+/* Does nobody want more of it? */
+static bool cache_disk_read_over(struct cache_disk *d, const struct cache_disk_read *r)
+{
+	bool closing;
+
+	lock_take(&d->lock);
+	closing = d->closing;
+	lock_drop(&d->lock);
+	return closing || (r->abandoned && atomic_load(r->abandoned));
+}
+
 /* The state is read first: when it is bad, one further up takes its place while its block is still to come. */
 static int64_t cache_disk_read_state(struct cache_disk *d, const struct cache_disk_read *r,
 	struct cache_disk_item *ret_item)
@@ -131,19 +147,26 @@ static int64_t cache_disk_read_state(struct cache_disk *d, const struct cache_di
 	int64_t at = r->n;
 
 	do
-		at = cache_disk_last_state(d, r, at);
+		at = cache_disk_read_over(d, r) ? -1 : cache_disk_last_state(d, r, at);
 	while (at >= 0 && !cache_disk_read_one(d, &r->key[at], CACHE_FILE_STATE, ret_item));
 	return at;
 }
 
-static bool cache_disk_closing(struct cache_disk *d)
+/* Once the thread was left behind, who asked was told by who left it, and may be gone. */
+static bool cache_disk_tell(struct cache_disk *d, const struct cache_disk_read *r, struct cache_disk_item *item)
 {
-	bool closing;
+	bool left;
 
 	lock_take(&d->lock);
-	closing = d->closing;
+	left = d->left;
 	lock_drop(&d->lock);
-	return closing;
+	if (!left)
+		return r->fn(r->arg, item);
+	if (item) {
+		sequence_block_unref(&item->block);
+		sequence_state_unref(&item->state);
+	}
+	return false;
 }
 
 static int64_t cache_disk_read_blocks(struct cache_disk *d, const struct cache_disk_read *r, int64_t state_at,
@@ -151,7 +174,7 @@ static int64_t cache_disk_read_blocks(struct cache_disk *d, const struct cache_d
 {
 	int64_t i;
 
-	for (i = 0; i < r->n && !cache_disk_closing(d); i++) {
+	for (i = 0; i < r->n && !cache_disk_read_over(d, r); i++) {
 		struct cache_disk_item item = { .block = NULL };
 
 		if (!cache_disk_read_one(d, &r->key[i], CACHE_FILE_BLOCK, &item))
@@ -160,7 +183,7 @@ static int64_t cache_disk_read_blocks(struct cache_disk *d, const struct cache_d
 			item.state = state->state;
 			state->state = NULL;
 		}
-		if (!r->fn(r->arg, &item))
+		if (!cache_disk_tell(d, r, &item))
 			return i + 1;
 	}
 	return i;
@@ -169,11 +192,11 @@ static int64_t cache_disk_read_blocks(struct cache_disk *d, const struct cache_d
 void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r)
 {
 	struct cache_disk_item state = { .state = NULL };
-	int64_t state_at = cache_disk_closing(d) ? -1 : cache_disk_read_state(d, r, &state);
+	int64_t state_at = cache_disk_read_state(d, r, &state);
 	int64_t n = cache_disk_read_blocks(d, r, state_at, &state);
 
 	sequence_state_unref(&state.state);
-	r->fn(r->arg, NULL);
+	cache_disk_tell(d, r, NULL);
 	if (n) {
 		struct cache_disk_name last = cache_disk_name_of(d, &r->key[n - 1], CACHE_FILE_BLOCK);
 

@@ -25,8 +25,11 @@ int64_t cache_disk_now(void)
 
 static void cache_disk_delete(struct cache_disk *d, const struct cache_disk_name *n, enum cache_disk_place place)
 {
-	int rc = cache_dir_remove(&d->dir, n, place == CACHE_DISK_BAD);
+	int rc;
 
+	cache_disk_io_begin(d);
+	rc = cache_dir_remove(&d->dir, n, place == CACHE_DISK_BAD);
+	cache_disk_io_end(d);
 	lock_take(&d->lock);
 	if (rc < 0)
 		cache_disk_failed(d, &d->stats.errors, n, strerror(-rc));
@@ -61,7 +64,7 @@ bool cache_disk_make_room(struct cache_disk *d, uint64_t need)
 		return false;
 	for (;;) {
 		lock_take(&d->lock);
-		if (d->index.bytes <= d->limit - need)
+		if (d->index.bytes <= d->limit - need || d->left)
 			break;
 		cache_disk_evict(d, cache_disk_index_oldest(&d->index));
 	}
@@ -81,8 +84,10 @@ void cache_disk_touch(struct cache_disk *d, const struct cache_disk_name *block)
 	do {
 		n = cache_disk_index_unsaved(&d->index, block, save, CACHE_DISK_SAVE_AT_ONCE);
 		lock_drop(&d->lock);
+		cache_disk_io_begin(d);
 		for (int i = 0; i < n; i++)
 			cache_dir_touch(&d->dir, &save[i].name, save[i].stamp);
+		cache_disk_io_end(d);
 		lock_take(&d->lock);
 	} while (n);
 	lock_drop(&d->lock);
@@ -136,7 +141,7 @@ static bool cache_disk_wanted(struct cache_disk *d, const struct cache_disk_name
 		d->stats.dropped++;
 	else if (!there && !allowed)
 		d->stats.over_rate++;
-	there = there || useless || !allowed || d->dropped;
+	there = there || useless || !allowed || d->dropped || d->left;
 	lock_drop(&d->lock);
 	return !there;
 }
@@ -161,8 +166,11 @@ static void cache_disk_wrote(struct cache_disk *d, const struct cache_disk_name 
 	}
 	lock_drop(&d->lock);
 	d->unsynced++;
-	if (dropped)
-		cache_dir_remove(&d->dir, n, false);
+	if (!dropped)
+		return;
+	cache_disk_io_begin(d);
+	cache_dir_remove(&d->dir, n, false);
+	cache_disk_io_end(d);
 }
 
 static void cache_disk_not_written(struct cache_disk *d, const struct cache_disk_name *n, size_t size, const char *why)
@@ -181,11 +189,15 @@ static void cache_disk_write_bytes(struct cache_disk *d, const struct cache_disk
 		CACHE_FILE_BLOCK);
 	struct buf why = { 0 };
 	int64_t stamp;
+	int rc;
 
 	lock_take(&d->lock);
 	stamp = cache_disk_index_stamp(&d->index, &above, cache_disk_now());
 	lock_drop(&d->lock);
-	if (cache_dir_write(&d->dir, n, bytes, size, stamp, &why) == 0)
+	cache_disk_io_begin(d);
+	rc = cache_dir_write(&d->dir, n, bytes, size, stamp, &why);
+	cache_disk_io_end(d);
+	if (rc == 0)
 		cache_disk_wrote(d, n, item, size, stamp);
 	else
 		cache_disk_not_written(d, n, size, buf_str(&why));
@@ -230,8 +242,11 @@ void cache_disk_work_write(struct cache_disk *d, const struct cache_disk_item *i
 
 void cache_disk_work_sync(struct cache_disk *d)
 {
-	int rc = cache_dir_sync(&d->dir);
+	int rc;
 
+	cache_disk_io_begin(d);
+	rc = cache_dir_sync(&d->dir);
+	cache_disk_io_end(d);
 	d->unsynced = 0;
 	if (rc == 0)
 		return;

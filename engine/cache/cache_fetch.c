@@ -17,6 +17,7 @@ struct cache_fetch {
 	int32_t *token; int64_t n; /* the prompt, for the final word */
 	int next, last;            /* depths: of the block that comes next, and of the state wanted */
 	bool no_room;
+	atomic_bool abandoned;     /* nobody waits for it: the disk is to stop */
 	struct cache_key *key; int cap_key; /* of depths [next, last] when it is asked for */
 };
 
@@ -103,7 +104,10 @@ static bool cache_fetch_plan(struct cache_fetch *f, const struct cache_node *at,
 /* The last key is that of the state wanted. */
 static void cache_fetch_ask(struct cache_fetch *f)
 {
-	cache_disk_read(f->cache->o.disk, f->key, f->last - f->next + 1, cache_fetch_got, f);
+	const struct cache_disk_ask ask = { .key = f->key, .n = f->last - f->next + 1, .fn = cache_fetch_got, .arg = f,
+					    .abandoned = &f->abandoned };
+
+	cache_disk_read(f->cache->o.disk, &ask);
 }
 
 /* ---- what comes ---- */
@@ -201,6 +205,7 @@ static void cache_fetch_settle(struct cache_fetch *f)
 	cache_count(f->cache, &p->find, f->n);
 	p->fetch = NULL;
 	f->path = NULL;
+	atomic_store(&f->abandoned, true);
 }
 
 /* Did the disk not give what it had? Then the path so far is held, by *ret_at and *ret_end. */

@@ -335,7 +335,7 @@ static void reads_go_first(void **state)
 	diskkit_open(&kit);
 	diskkit_hold(&kit, &hold);
 	diskkit_write(&kit, 1, 10, 0);
-	cache_disk_read(kit.d, NULL, 0, note_written, &written);
+	cache_disk_read(kit.d, &(struct cache_disk_ask){ .key = NULL, .n = 0, .fn = note_written, .arg = &written });
 	diskkit_let_go(&hold);
 	diskkit_drain(&kit);
 	assert_int_equal(written, 0);
@@ -389,7 +389,7 @@ static void *call(void *arg)
 		if (r >> 30 == 0)
 			cache_disk_drop(kit.d, key + (r >> 20) % 8);
 		else if (r >> 30 == 1)
-			cache_disk_read(kit.d, key, (r >> 20) % 9, count_end, c);
+			cache_disk_read(kit.d, &(struct cache_disk_ask){ .key = key, .n = (r >> 20) % 9, .fn = count_end, .arg = c });
 		else
 			cache_disk_put(kit.d, item + (r >> 20) % 8);
 		cache_disk_has(kit.d, key + (r >> 10) % 8, &st);

@@ -240,7 +240,7 @@ int diskkit_read(struct diskkit *k, uint32_t seed, int n, int *ret_state)
 	diskkit_path(k, k->options.model_id, seed, n, UINT64_MAX, want);
 	for (int i = 0; i < n; i++)
 		key[i] = want[i].key;
-	cache_disk_read(k->d, key, n, diskkit_got, &g);
+	cache_disk_read(k->d, &(struct cache_disk_ask){ .key = key, .n = n, .fn = diskkit_got, .arg = &g });
 	diskkit_wait(&g);
 	*ret_state = -1;
 	for (int i = 0; i < g.n; i++) {
@@ -309,7 +309,7 @@ void diskkit_hold_after(struct diskkit *k, struct diskkit_hold *h)
 	memset(h, 0, sizeof *h);
 	pthread_mutex_init(&h->m, NULL);
 	pthread_cond_init(&h->c, NULL);
-	cache_disk_read(k->d, NULL, 0, diskkit_stay, h);
+	cache_disk_read(k->d, &(struct cache_disk_ask){ .key = NULL, .n = 0, .fn = diskkit_stay, .arg = h });
 }
 
 void diskkit_held(struct diskkit_hold *h)

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT
+ * cache_disk_hang.c - a disk that hangs: who may wait for it, for how long, and what becomes of the rest.
+ * Threads: the test's and the disk's. Locks: none. */
+#include "tests/unit/diskkit.h"
+#include "tests/unit/hangkit.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOMENT 0.05 /* s; the patience where it is to run out */
+#define MOST 256    /* reads that may wait */
+
+static struct diskkit kit;
+
+/* A read, and what was heard of it. Ended twice, or after it had ended, it fails. */
+struct reader {
+	atomic_int blocks, ends;
+	atomic_bool abandoned;
+};
+
+static bool heard(void *arg, struct cache_disk_item *item)
+{
+	struct reader *r = arg;
+
+	if (atomic_load(&r->ends))
+		abort();
+	if (!item) {
+		atomic_fetch_add(&r->ends, 1);
+		return false;
+	}
+	atomic_fetch_add(&r->blocks, 1);
+	diskkit_item_fini(item, 1);
+	return true;
+}
+
+/* Of a path of n blocks that were written. */
+static void ask(struct reader *r, uint32_t seed, int n)
+{
+	struct cache_disk_item item[DISKKIT_MAX];
+	struct cache_key key[DISKKIT_MAX];
+
+	diskkit_path(&kit, DISKKIT_MODEL, seed, n, 0, item);
+	for (int i = 0; i < n; i++)
+		key[i] = item[i].key;
+	diskkit_item_fini(item, n);
+	cache_disk_read(kit.d, &(struct cache_disk_ask){ .key = key, .n = n, .fn = heard, .arg = r,
+							 .abandoned = &r->abandoned });
+}
+
+static void ended(struct reader *r)
+{
+	while (!atomic_load(&r->ends))
+		sched_yield();
+}
+
+/* Of whoever closed it a thread is left; when that is gone, too, the directory can be had again. */
+static void open_when_free(void)
+{
+	struct buf why = { 0 };
+
+	while (cache_disk_open(&kit.options, &kit.d, &why) < 0) {
+		sched_yield();
+		buf_clear(&why);
+	}
+	buf_fini(&why);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	diskkit_init(&kit);
+	diskkit_open(&kit);
+	diskkit_write(&kit, 1, 4, 1 << 3);
+	diskkit_close(&kit);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	hangkit_let_go();
+	if (!kit.d)
+		open_when_free();
+	diskkit_fini(&kit);
+	return 0;
+}
+
+/* ---- closing ---- */
+
+/* It hung, and so did the stop of the daemon, for as long as the disk did. */
+static void closing_does_not_wait_for_a_read_that_hangs(void **state)
+{
+	struct reader in = { 0 }, waiting = { 0 };
+
+	(void)state;
+	kit.options.patience = MOMENT;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_READ);
+	ask(&in, 1, 4);
+	hangkit_hangs();
+	diskkit_write(&kit, 2, 4, 0);
+	cache_disk_stop(kit.d, 0);
+	assert_int_equal(atomic_load(&in.ends), 1);
+	assert_int_equal(atomic_load(&in.blocks), 0);
+	ask(&waiting, 1, 4); /* too late: it ends at once */
+	assert_int_equal(atomic_load(&waiting.ends), 1);
+	cache_disk_close(&kit.d, 0);
+	hangkit_let_go();
+	open_when_free();
+	assert_int_equal(atomic_load(&in.blocks), 0); /* nobody was called back */
+	diskkit_whole(&kit, 1, 4, 3);
+}
+
+static void closing_does_not_wait_for_a_write_that_hangs(void **state)
+{
+	struct reader r = { 0 };
+
+	(void)state;
+	kit.options.patience = MOMENT;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_WRITE);
+	diskkit_write(&kit, 2, 4, 0);
+	hangkit_hangs();
+	ask(&r, 1, 4);
+	cache_disk_close(&kit.d, 600); /* nothing more is written in them */
+	assert_int_equal(atomic_load(&r.ends), 1);
+	hangkit_let_go();
+	open_when_free();
+	diskkit_whole(&kit, 2, 1, -1); /* what it had in hand came to its end */
+	diskkit_whole(&kit, 1, 4, 3);
+}
+
+/* The directory is not another's while the file may still be written there. */
+static void a_thread_left_behind_keeps_the_directory(void **state)
+{
+	struct buf why = { 0 };
+
+	(void)state;
+	kit.options.patience = MOMENT;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_WRITE);
+	diskkit_write(&kit, 2, 4, 0);
+	hangkit_hangs();
+	cache_disk_close(&kit.d, 0);
+	assert_true(cache_disk_open(&kit.options, &kit.d, &why) < 0);
+	assert_non_null(strstr(buf_str(&why), "another process has it"));
+	buf_fini(&why);
+}
+
+/* Slow is not hung: what takes less than the patience is waited for. */
+static void closing_waits_for_a_read_that_comes_back(void **state)
+{
+	struct reader r = { 0 };
+
+	(void)state;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_READ);
+	ask(&r, 1, 4);
+	hangkit_hangs();
+	hangkit_let_go();
+	diskkit_close(&kit);
+	assert_int_equal(atomic_load(&r.ends), 1);
+	diskkit_open(&kit); /* at once: nobody was left behind */
+}
+
+/* ---- the queue ---- */
+
+static void the_queue_of_reads_has_an_end(void **state)
+{
+	static struct reader in, r[MOST], more;
+	struct cache_disk_stats s;
+
+	(void)state;
+	kit.options.patience = 600;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_READ);
+	ask(&in, 1, 4);
+	hangkit_hangs();
+	for (int i = 0; i < MOST; i++)
+		ask(r + i, 1, 1);
+	assert_int_equal(diskkit_stats(&kit).reads_refused, 0);
+	ask(&more, 1, 1);
+	assert_int_equal(atomic_load(&more.ends), 1);
+	assert_int_equal(diskkit_stats(&kit).reads_refused, 1);
+	hangkit_let_go();
+	for (int i = 0; i < MOST; i++) {
+		ended(r + i);
+		assert_int_equal(atomic_load(&r[i].blocks), 1);
+	}
+	s = diskkit_stats(&kit);
+	assert_int_equal(s.bad + s.errors, 0);
+	diskkit_whole(&kit, 1, 4, 3);
+}
+
+/* They stayed, and whoever came later waited for what nobody wanted. */
+static void reads_that_nobody_wants_make_room(void **state)
+{
+	static struct reader in, r[MOST], more;
+
+	(void)state;
+	kit.options.patience = 600;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_READ);
+	ask(&in, 1, 4);
+	hangkit_hangs();
+	for (int i = 0; i < MOST; i++)
+		ask(r + i, 1, 4);
+	for (int i = 0; i < MOST; i++)
+		atomic_store(&r[i].abandoned, true);
+	atomic_store(&in.abandoned, true);
+	ask(&more, 1, 4);
+	for (int i = 0; i < MOST; i++) /* with the disk still hanging */
+		assert_int_equal(atomic_load(&r[i].ends), 1);
+	assert_int_equal(atomic_load(&more.ends), 0);
+	hangkit_let_go();
+	ended(&more);
+	assert_int_equal(atomic_load(&more.blocks), 4);
+	assert_int_equal(atomic_load(&in.ends), 1);
+	assert_true(atomic_load(&in.blocks) <= 1); /* the file in hand */
+	assert_int_equal(diskkit_stats(&kit).reads_refused, 0);
+}
+
+/* 65536 keys wait at most, 16384 of one read. */
+static void one_read_is_of_so_many_blocks(void **state)
+{
+	static struct cache_key none[20000];
+	static struct reader in, r[5];
+
+	(void)state;
+	kit.options.patience = 600;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_READ);
+	ask(&in, 1, 4);
+	hangkit_hangs();
+	for (int i = 0; i < 5; i++)
+		cache_disk_read(kit.d, &(struct cache_disk_ask){ .key = none, .n = 20000, .fn = heard, .arg = r + i });
+	assert_int_equal(diskkit_stats(&kit).reads_refused, 1);
+	assert_int_equal(atomic_load(&r[4].ends), 1);
+	assert_int_equal(atomic_load(&r[3].ends), 0);
+	hangkit_let_go();
+	ended(r + 3);
+}
+
+/* Once it is known to hang, no request waits for it any more; once it does not, all do. */
+static void a_disk_that_hangs_is_not_asked(void **state)
+{
+	static struct reader in, r[MOST];
+	uint64_t refused;
+	int n = 0;
+
+	(void)state;
+	kit.options.patience = MOMENT;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_READ);
+	ask(&in, 1, 4);
+	hangkit_hangs();
+	do {
+		ask(r + n, 1, 4);
+		refused = diskkit_stats(&kit).reads_refused;
+		atomic_store(&r[n].abandoned, true); /* or the queue would be full some time */
+		n = refused ? n : (n + 1) % MOST;
+		if (!refused && atomic_load(&r[n].ends))
+			memset(r + n, 0, sizeof r[n]);
+	} while (!refused);
+	assert_int_equal(atomic_load(&r[n].ends), 1);
+	hangkit_let_go();
+	ended(&in);
+	diskkit_whole(&kit, 1, 4, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+		T(closing_does_not_wait_for_a_read_that_hangs),
+		T(closing_does_not_wait_for_a_write_that_hangs),
+		T(a_thread_left_behind_keeps_the_directory),
+		T(closing_waits_for_a_read_that_comes_back),
+		T(the_queue_of_reads_has_an_end),
+		T(reads_that_nobody_wants_make_room),
+		T(one_read_is_of_so_many_blocks),
+		T(a_disk_that_hangs_is_not_asked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
