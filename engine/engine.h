@@ -42,6 +42,7 @@ struct engine_options {
 	size_t cache_bytes;       /* prefix cache in memory; SIZE_MAX: an eighth of all memory; 0: off */
 	const char *cache_dir;    /* prefix cache on disk; NULL or empty: none. One that fails is left out */
 	size_t cache_disk_bytes, cache_write_rate; /* cache_disk.h */
+	double cache_disk_patience; /* seconds that the disk may take for one file, and a request waits for it; 0: 5 */
 	int request_timeout;      /* seconds that a request may take, from its submission on; 0: no limit */
 	int ring_requests;        /* finished requests kept for inspection; 0: default 256 */
 	size_t ring_bytes;        /* and their bytes; 0: default 64 MiB */

@@ -7,6 +7,7 @@
 #include "engine/engine_priv.h"
 
 #define ENGINE_RECOMPUTE_CHUNK 512
+#define ENGINE_CACHE_PATIENCE 5.0
 #define ENGINE_CACHE_CLOSE 5.0 /* seconds in which what is queued for the disk may still be written */
 
 /* ---- open and close ---- */
@@ -20,6 +21,7 @@ static void engine_cache_open_disk(struct engine *e, const struct engine_options
 		.model_id = e->model_id,
 		.bytes = o->cache_disk_bytes,
 		.write_rate = o->cache_write_rate,
+		.patience = o->cache_disk_patience,
 	};
 
 	if (o->cache_dir && *o->cache_dir && cache_disk_open(&d, &e->cache_disk, &e->cache_disk_why) < 0)
@@ -45,6 +47,8 @@ int engine_cache_open(struct engine *e, const struct engine_options *o, struct b
 	if (rc)
 		return buf_why(why, rc, "no memory for the prefix cache");
 	e->env.cache = e->cache;
+	e->env.disk_wait_ns =
+		(long long)(1e9 * (o->cache_disk_patience > 0 ? o->cache_disk_patience : ENGINE_CACHE_PATIENCE));
 	return 0;
 }
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define REQUEST_CACHE_STATES 8              /* every so many blocks a state */
-#define REQUEST_CACHE_WAIT_NS 5000000000LL  /* for the disk's next block: a long path comes for longer, but it comes */
 
 /* ---- memory ---- */
 
@@ -68,7 +67,7 @@ void request_cache_lookup(struct request *r)
 	c->decode = cache_phases_agree(r->kset);
 	cache_lookup(r->env->cache, c->numbers, r->prompt, r->n_prompt, &c->path, &c->find);
 	r->task.held = c->find.waiting;
-	c->wait_until = clock_ns() + REQUEST_CACHE_WAIT_NS;
+	c->wait_until = clock_ns() + r->env->disk_wait_ns;
 	request_cache_tell(r);
 	if (c->find.miss == CACHE_OFF)
 		request_cache_drop(r);
@@ -83,7 +82,7 @@ void request_cache_poll(struct request *r)
 		return;
 	r->task.held = !cache_ready(r->env->cache, c->path, &c->find);
 	if (c->find.matched > matched)
-		c->wait_until = clock_ns() + REQUEST_CACHE_WAIT_NS;
+		c->wait_until = clock_ns() + r->env->disk_wait_ns;
 	if (r->task.held && clock_ns() >= c->wait_until) {
 		cache_give_up(r->env->cache, c->path, &c->find);
 		r->task.held = false;
