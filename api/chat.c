@@ -112,6 +112,8 @@ int chat_run(struct engine *e, json_t *body, chat_event_f *cb, void *arg, json_t
 
 	if (!rc) {
 		rc = chat_run_generation(e, &r, cb, arg, ret_response, &err);
+		if (rc)
+			chat_request_name_schema(&r, &err);
 		chat_request_fini(&r);
 	}
 	if (rc)

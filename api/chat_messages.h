@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * chat_messages.h - checks and normalises the messages and tools of a chat request.
+ * chat_messages.h - checks and normalises the messages of a chat request.
  * Threads: any. Locks: none. */
 #ifndef API_CHAT_MESSAGES_H
 #define API_CHAT_MESSAGES_H
@@ -10,8 +10,5 @@
 /* The types of every field the prompt is made from are checked; what a role may hold is the renderer's
  * business. *ret_messages is a copy (shared where unchanged), the caller's. */
 int chat_messages_parse(const struct field_at *body, json_t **ret_messages, struct error *err);
-/* *ret_tools is NULL when there are none or tool_choice is "none", which *ret_calls says. */
-int chat_messages_tools(const struct field_at *body, json_t **ret_tools, enum gen_calls *ret_calls,
-	struct error *err);
 
 #endif

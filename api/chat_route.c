@@ -61,6 +61,8 @@ static int chat_route_answer(struct exchange *x, json_t *body, struct error *err
 	*s = (struct chat_stream){ .head = { x->engine, x->id, time(NULL) }, .n = r.n,
 				   .include_usage = r.include_usage };
 	rc = answer_start(x, &r.spec, r.n, r.stream, &chat_route_form, s, err);
+	if (rc)
+		chat_request_name_schema(&r, err);
 	chat_request_fini(&r);
 	return rc;
 }

@@ -52,11 +52,12 @@ int error_set(struct error *err, int rc, const char *param, const char *fmt, ...
 static size_t error_path_length(const char *s)
 {
 	static const char *const roots[] = {
-		"messages", "tools", "max_tokens", "logit_bias", "stop", "tokens"
+		"messages", "tools", "max_tokens", "logit_bias", "stop", "tokens", "prompt", "schema", "response_format",
+		"tool_choice"
 	};
 	size_t n = 0;
 
-	while (isalnum((unsigned char)s[n]) || (s[n] && strchr("_.[]", s[n])))
+	while (isalnum((unsigned char)s[n]) || (s[n] && strchr("_.[]$-/", s[n])))
 		n++;
 	if (s[n] && s[n] != ':' && s[n] != ' ')
 		return 0;
@@ -77,6 +78,25 @@ int error_from_engine(struct error *err, int rc, const struct buf *why)
 	snprintf(param, sizeof param, "%.*s", (int)n, buf_str(why));
 	return error_set(err, rc, rc == RC_CONTEXT ? "messages" : param, "%s",
 			 why->len ? buf_str(why) : rc_text(rc));
+}
+
+void error_rename(struct error *err, const char *from, const char *to)
+{
+	size_t n = strlen(from), was = strlen(err->param);
+	struct buf why = { 0 };
+	char param[sizeof err->param];
+
+	if (strncmp(err->param, from, n) || (err->param[n] && !strchr(".[", err->param[n])))
+		return;
+	snprintf(param, sizeof param, "%s%s", to, err->param + n);
+	buf_adds(&why, param);
+	if (!strncmp(buf_str(&err->why), err->param, was))
+		buf_adds(&why, buf_str(&err->why) + was);
+	else
+		buf_printf(&why, ": %s", buf_str(&err->why));
+	snprintf(err->param, sizeof err->param, "%s", param);
+	buf_fini(&err->why);
+	err->why = why;
 }
 
 const char *error_code(const struct error *err, char out[48])

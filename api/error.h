@@ -24,6 +24,8 @@ int error_set(struct error *err, int rc, const char *param, const char *fmt, ...
 /* Takes over the engine's `why`; where it begins with the path of a request field ("messages[3].content:
  * ..."), that becomes the param. */
 int error_from_engine(struct error *err, int rc, const struct buf *why);
+/* A param that is the path `from`, or one below it, is `to` instead, in the message as well. */
+void error_rename(struct error *err, const char *from, const char *to);
 /* The `code` of the body: err->code, or e.g. "context_length_exceeded", "busy". */
 const char *error_code(const struct error *err, char out[48]);
 /* {"error":{message,type,param,code,request_id}}; a context overflow carries both numbers as well. */

@@ -49,7 +49,7 @@ static int tokenize_render(struct exchange *x, json_t *body, struct prompt **ret
 		return rc;
 	engine_numerics(x->engine, &n);
 	o = (struct prompt_options){ r.spec.thinking, r.spec.effort, (enum prompt_drop)n.drop_thinking };
-	rc = prompt_render(r.messages, r.tools, &o, ret_p, &why);
+	rc = prompt_render(r.messages, r.spec.tools, &o, ret_p, &why);
 	if (rc)
 		error_from_engine(err, rc, &why);
 	buf_fini(&why);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * fake_engine.c - stands in for the engine at link time: generations follow a script in the last message.
+ * fake_engine.c - stands in for the engine at link time: generations follow a script in the prompt.
  * Threads: one per generation; the test's own. Lock: fake (everything). */
 #include "tests/http/fake_engine.h"
+#include "tests/http/fake_spec.h"
 #include "engine/base/list.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
@@ -207,6 +208,15 @@ static void fake_logprob(struct generation *g, const char *text, bool reasoning)
 	fake_put(g, ev, "", 0);
 }
 
+/* Of one request's choices: 0, and then what the id ends with. */
+static int fake_choice(const struct generation *g)
+{
+	const char *dash = strchr(g->id, '-');
+
+	dash = dash ? strchr(dash + 1, '-') : NULL;
+	return dash ? atoi(dash + 1) : 0;
+}
+
 static void fake_step(struct generation *g, const char *s, size_t len)
 {
 	char text[4096];
@@ -229,7 +239,15 @@ static void fake_step(struct generation *g, const char *s, size_t len)
 	case 'i': fake_finish(g, GEN_LENGTH, 0, "incomplete_tool_call"); break;
 	case 't': fake_finish(g, GEN_TOOL_CALLS, 0, "tool_calls"); break;
 	case 'x': fake_finish(g, GEN_ERROR, RC_KERNEL, text); break;
-	case 'y': fake_finish(g, GEN_CANCELLED, RC_CANCELLED, "operator"); break;
+	case 'y':
+		if (!n || atoi(text) == fake_choice(g))
+			fake_finish(g, GEN_CANCELLED, RC_CANCELLED, "operator");
+		break;
+	case 'd':
+		n = (size_t)snprintf(text, sizeof text, "%d", fake_choice(g));
+		fake_put(g, (struct gen_event){ .kind = GEN_EV_CONTENT }, text, n);
+		break;
+	case 'K': break;
 	case 'z': fake_finish(g, GEN_CANCELLED, RC_DRAINING, "cancelled"); break;
 	default: must_fail("a known step", __FILE__, __LINE__, __func__);
 	}
@@ -272,36 +290,38 @@ static void *fake_thread(void *arg)
 
 /* ---- generation.h ---- */
 
-/* What a test can check of a spec: the fields that a body ends up in. */
-static json_t *fake_describe(const struct generation_spec *s)
+/* The last message's text, or the raw prompt's. */
+static char *fake_script(struct engine *e, const struct generation_spec *spec)
 {
-	const struct gen_sampling *p = &s->sampling;
-	json_t *stops = json_array(), *bias = json_object(), *o;
-	char key[16];
+	json_t *m = json_array_get(spec->messages, json_array_size(spec->messages) - 1);
+	const char *text = spec->messages ? json_string_value(json_object_get(m, "content")) : spec->text;
+	struct buf decoded = { 0 };
+	char *script;
 
-	for (int i = 0; i < p->n_stop; i++)
-		json_array_append_new(stops, json_string(p->stop[i]));
-	for (int i = 0; i < p->n_bias; i++) {
-		snprintf(key, sizeof key, "%d", p->bias[i].token);
-		json_object_set_new(bias, key, json_real((double)p->bias[i].bias));
-	}
-	o = json_pack("{s:O, s:O*, s:b, s:i, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:b, s:I, s:o, s:o, "
-		      "s:b, s:i, s:b, s:b, s:s}",
-		      "messages", s->messages, "tools", s->tools, "thinking", s->thinking, "effort",
-		      (int)s->effort, "max_tokens", s->max_tokens, "temperature", (double)p->temperature,
-		      "top_p", (double)p->top_p, "min_p", (double)p->min_p, "top_k", p->top_k,
-		      "repetition_penalty", (double)p->repetition_penalty, "presence_penalty",
-		      (double)p->presence_penalty, "frequency_penalty", (double)p->frequency_penalty,
-		      "has_seed", p->has_seed, "seed", (json_int_t)p->seed, "bias", bias, "stop", stops,
-		      "logprobs", p->logprobs, "top_logprobs", p->top_logprobs, "ignore_eos", p->ignore_eos,
-		      "no_tools", s->calls == GEN_CALLS_NONE, "label", s->label);
-	must(o);
-	return o;
+	if (!spec->tokens)
+		return mem_strdup(text ? text : "");
+	tokenizer_decode(e->tokenizer, spec->tokens, spec->n_tokens, true, &decoded);
+	script = mem_strdup(buf_str(&decoded));
+	buf_fini(&decoded);
+	return script;
 }
 
-static int fake_refuse(const char *script, struct buf *why)
+static int fake_live(struct engine *e)
 {
+	int n;
+
+	lock_take(&e->lock);
+	n = e->live;
+	lock_drop(&e->lock);
+	return n;
+}
+
+static int fake_refuse(struct engine *e, const char *script, struct buf *why)
+{
+	if (script[0] == 'K' && fake_live(e) < atoi(script + 1))
+		return 0;
 	switch (script[0]) {
+	case 'K':
 	case 'Q': return buf_why(why, RC_BUSY, "256 requests are waiting");
 	case 'D': return buf_why(why, RC_DRAINING, "draining");
 	case 'P': return buf_why(why, RC_CONTEXT, "prompt 5000 exceeds context 4096");
@@ -313,9 +333,8 @@ static int fake_refuse(const char *script, struct buf *why)
 int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
 		  struct buf *why)
 {
-	json_t *m = json_array_get(spec->messages, json_array_size(spec->messages) - 1);
-	const char *script = json_string_value(json_object_get(m, "content"));
-	json_t *last = fake_describe(spec);
+	char *script = fake_script(e, spec);
+	json_t *last = fake_spec(spec);
 	struct generation *g;
 	int rc;
 
@@ -323,13 +342,14 @@ int engine_submit(struct engine *e, const struct generation_spec *spec, struct g
 	json_decref(e->last);
 	e->last = last;
 	lock_drop(&e->lock);
-	script = script ? script : "";
-	rc = fake_refuse(script, why);
-	if (rc)
+	rc = fake_refuse(e, script, why);
+	if (rc) {
+		free(script);
 		return rc;
+	}
 	g = mem_new(sizeof *g);
 	g->e = e;
-	g->script = mem_strdup(script);
+	g->script = script;
 	g->id = mem_strdup(spec->id ? spec->id : "gen-1");
 	g->notify = spec->notify;
 	g->arg = spec->arg;

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT
- * fake_engine.h - stands in for the engine at link time: generations follow a script in the last message.
+ * fake_engine.h - stands in for the engine at link time: generations follow a script in the prompt.
  * Threads: one per generation; the test's own. Lock: fake (everything). */
 #ifndef TESTS_HTTP_FAKE_ENGINE_H
 #define TESTS_HTTP_FAKE_ENGINE_H
 
 #include "engine/engine.h"
 
-/* A script is "step|step|...", each a letter and its argument:
+/* A script is the last message's text or the raw prompt: "step|step|...", each a letter and its argument:
  *   rTEXT reasoning   cTEXT content   bNAME begin a call   aTEXT its arguments   e end it
  *   lID a token's logprob   LID the same, of reasoning   *N repeat the previous step N more times
  *   w wait for fake_engine_release() or a cancel
  *   s finish stop   n finish length   t finish tool_calls   i finish length, incomplete_tool_call
  *   xTEXT finish with RC_KERNEL   y finish cancelled by the operator   z since the server stops
- * and, as the first step, refusals by engine_submit: Q busy, D draining, P context, IPATH invalid.
+ *   yN the same, in choice N only   d content: the choice's number
+ * and, as the first step, refusals by engine_submit: Q busy, D draining, P context, IPATH invalid; KN busy when N
+ * generations are live already.
  * A script that ends without a finish stops. Text "\\0" gives a NUL byte. */
 struct engine *fake_engine_open(const char *model_dir);
 void fake_engine_close(struct engine **e);

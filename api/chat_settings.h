@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ * chat_settings.h - what chat requests and text completions share: model, sampling, lengths, stop strings, streaming.
+ * Threads: any. Locks: none. */
+#ifndef API_CHAT_SETTINGS_H
+#define API_CHAT_SETTINGS_H
+
+#include "api/chat_request.h"
+#include "api/field.h"
+
+/* Neutral settings; chat_request_fini() after use. */
+void chat_settings_init(const struct engine *e, struct chat_request *r);
+/* Reads everything of settings_fields.def, and model, seed, stop, logit_bias, best_of and stream_options. */
+int chat_settings_parse(const struct engine *e, const struct field_at *b, struct chat_request *r, struct error *err);
+
+#endif
