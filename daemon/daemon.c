@@ -3,6 +3,7 @@
  * Threads: control (main); the model is opened on ops. Locks: none. */
 #include "daemon/daemon.h"
 #include "daemon/crash.h"
+#include "daemon/exactness.h"
 #include "daemon/kernels.h"
 #include "daemon/last_good.h"
 #include "daemon/plugins.h"
@@ -169,6 +170,7 @@ static void daemon_slow_tick(struct daemon *d)
 	if (!d->engine)
 		return;
 	kernels_tick(d);
+	exactness_tick(d);
 	engine_status(d->engine, &s);
 	if (s.failed && !d->failed_logged) {
 		d->failed_logged = true;
@@ -301,7 +303,8 @@ static void daemon_open_run(struct ops_job *j)
 		.cache_write_rate = (size_t)conf_int(c, CONF_write_rate),
 	};
 
-	o->rc = engine_open(&e, &o->engine, &o->why);
+	o->rc = exactness_golden(&o->why);
+	o->rc = o->rc ? o->rc : engine_open(&e, &o->engine, &o->why);
 	free(dir);
 }
 
@@ -433,6 +436,7 @@ static int daemon_state_dir(struct daemon *d)
 		log_event(LOG_LV_WARN, "state_unusable", "why=%s", LOGQ(buf_str(&why)));
 	else
 		last_good_read(d);
+	exactness_read(d);
 	buf_fini(&why);
 	return r == -EBUSY ? r : 0;
 }
@@ -474,6 +478,7 @@ static void daemon_fini(struct daemon *d)
 	wait_fini(d);
 	if (d->ops)
 		ops_stop(d->ops);
+	exactness_close(d);
 	http_stop(&d->http);
 	kernels_close(d->kernels);
 	if (d->engine)

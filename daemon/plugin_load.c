@@ -2,6 +2,7 @@
  * plugin_load.c - from a file to a warm plugin, and back: read, copied, tried, mapped, opened, warmed; cooled.
  * Threads: load_run() and cool_run() with what they call on ops, the rest on control. Locks: none. */
 #include "daemon/daemon.h"
+#include "daemon/exactness.h"
 #include "daemon/plugins.h"
 #include "daemon/state.h"
 #include "daemon/trial.h"
@@ -57,6 +58,7 @@ static int load_map(struct plugin_load *l, struct buf *why)
 	r = plugin_map_new(copy, l->file, load_log, &l->map, why);
 	if (r)
 		return r;
+	l->map->provider.shipped = exactness_shipped(l->file->sha256);
 	r = plugin_map_open(l->map, why);
 	r = r ? r : plugin_map_warm(l->map, why);
 	if (r)

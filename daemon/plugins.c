@@ -4,6 +4,7 @@
 #include "daemon/plugins.h"
 #include "ctl/varlink.h"
 #include "daemon/daemon.h"
+#include "daemon/exactness.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
@@ -240,14 +241,14 @@ json_t *plugin_json(const struct plugin *p)
 {
 	const struct plugin_facts *f = &p->facts;
 	int users = p->map ? atomic_load(&p->map->provider.users) : 0;
-	const char *complaint = p->complaint ? p->complaint : "";
+	const char *complaint = p->complaint ? p->complaint : exactness_why(p->sha256);
 
-	return json_pack("{s:s, s:s, s:b, s:o, s:s, s:s, s:s, s:i, s:I, s:b, s:i, s:o, s:o, s:s, s:o}", "name",
+	return json_pack("{s:s, s:s, s:b, s:o, s:s, s:s, s:s, s:i, s:I, s:b, s:i, s:o, s:o, s:s, s:s, s:o}", "name",
 			 p->name, "version", f->version, "builtin", 0, "file",
 			 varlink_string(p->path, strlen(p->path)), "sha256", p->sha256, "intent",
 			 plugin_intent_name(p->intent), "temperature",
 			 plugin_temperature_name(plugin_temperature(p)), "users", users, "generation",
 			 (json_int_t)p->generation, "superseded", p->superseded && p->generation, "ops", f->n_op,
-			 "families", plugin_words(f, false), "tags", plugin_words(f, true), "cpu", f->cpu, "complaint",
-			 varlink_string(complaint, strlen(complaint)));
+			 "families", plugin_words(f, false), "tags", plugin_words(f, true), "cpu", f->cpu, "exact",
+			 exactness_name(f, p->sha256), "complaint", varlink_string(complaint, strlen(complaint)));
 }

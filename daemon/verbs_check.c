@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,10 +82,23 @@ static json_t *check_job_number(double v)
 	return isfinite(v) ? json_real(v) : json_null();
 }
 
+/* What is marked exact and has other bits than ref, or other ones from time to time, is not believed any more. */
+static void check_job_disprove(const struct check_job *j, const struct check_row *r)
+{
+	char why[400];
+
+	if (r->entry->numerics != DSV4_EXACT || (r->verdict != CHECK_WRONG && r->verdict != CHECK_NOT_IDENTICAL))
+		return;
+	snprintf(why, sizeof why, "%s is marked exact and %s: %s", op_name(r->op), check_verdict_name(r->verdict),
+		 r->detail);
+	provider_disprove(j->now, why);
+}
+
 static void check_job_on_row(void *arg, const struct check_row *r)
 {
 	struct check_job *j = arg;
 
+	check_job_disprove(j, r);
 	check_job_progress(j, r->op);
 	if (j->kset && kset_slot(j->kset, r->op, r->phase, r->wfmt)->entry != r->entry)
 		return;

@@ -121,6 +121,7 @@ static json_t *list_ref(void)
 	row = plugin_json(p);
 	free(p);
 	json_object_set_new(row, "builtin", json_true());
+	json_object_set_new(row, "exact", json_string("shared"));
 	json_object_set_new(row, "temperature", json_string("busy"));
 	json_object_set_new(row, "users", json_integer(atomic_load(&provider_ref.users)));
 	return row;

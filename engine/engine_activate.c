@@ -111,6 +111,13 @@ int engine_numerics_set(struct engine *e, const char *name, const char *value, s
 	return rc;
 }
 
+void engine_numbers_changed(struct engine *e)
+{
+	lock_take(&e->lock);
+	e->count.epoch++;
+	lock_drop(&e->lock);
+}
+
 /* Returns the set so far, to be unpinned when the lock is dropped: what that does is not ours to know. */
 static struct kset *engine_install(struct engine *e, struct kset *ks, const struct numerics *n)
 {

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opens a regular file for reading and finds its size. */
-static int mapfile_fd(const char *path, size_t *ret_size, struct buf *why)
+/* Opens a regular file for reading and finds its size and time. */
+static int mapfile_fd(const char *path, struct mapfile *ret_m, struct buf *why)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
 	struct stat st;
@@ -24,7 +24,8 @@ static int mapfile_fd(const char *path, size_t *ret_size, struct buf *why)
 	else if (!S_ISREG(st.st_mode))
 		rc = buf_why(why, -EINVAL, "%s: not a regular file", path);
 	else {
-		*ret_size = (size_t)st.st_size;
+		ret_m->size = (size_t)st.st_size;
+		ret_m->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 		return fd;
 	}
 	close(fd);
@@ -33,18 +34,19 @@ static int mapfile_fd(const char *path, size_t *ret_size, struct buf *why)
 
 int mapfile_open(struct mapfile *m, const char *path, struct buf *why)
 {
-	size_t size = 0;
-	int fd = mapfile_fd(path, &size, why);
+	struct mapfile f = { 0 };
+	int fd = mapfile_fd(path, &f, why);
 	void *p = NULL;
 
 	if (fd < 0)
 		return fd;
-	if (size > 0)
-		p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+	if (f.size > 0)
+		p = mmap(NULL, f.size, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (p == MAP_FAILED)
-		return buf_why(why, -errno, "%s: mmap of %zu bytes: %s", path, size, strerror(errno));
-	*m = (struct mapfile){ p, size };
+		return buf_why(why, -errno, "%s: mmap of %zu bytes: %s", path, f.size, strerror(errno));
+	f.data = p;
+	*m = f;
 	return 0;
 }
 
@@ -57,8 +59,8 @@ void mapfile_close(struct mapfile *m)
 
 int mapfile_slurp(const char *path, size_t max, struct buf *b, struct buf *why)
 {
-	size_t size = 0;
-	int fd = mapfile_fd(path, &size, why), rc = 0;
+	struct mapfile f = { 0 };
+	int fd = mapfile_fd(path, &f, why), rc = 0;
 	char chunk[65536];
 	ssize_t n;
 

@@ -7,10 +7,12 @@
 #include "engine/base/buf.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct mapfile {
 	const void *data; /* NULL for an empty file */
 	size_t size;
+	int64_t mtime_ns; /* when its content last changed, as the file system has it */
 };
 
 /* Maps a regular file; touches none of its pages. 0 or -errno with `why` naming the path. */

@@ -8,6 +8,7 @@
 #include "engine/base/rc.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct beside_mem { void *p; size_t bytes; };
 /* The call under way. */
 struct beside_call {
 	bool active;
+	bool same_args;                /* but for where the outputs go */
 	const struct kset_slot *slot;
 	union beside_args args;        /* the second op's */
 	int n_out;
@@ -142,8 +144,8 @@ static bool beside_differs(struct beside *b, const struct forward_op *o)
 	memcpy(&c->args, o->args, size);
 	if (b->other_numerics)
 		forward_set_numerics(o->op, o->role, &b->num, &c->args);
-	return c->slot->fn != o->slot->fn || c->slot->provider != o->slot->provider
-	       || memcmp(&c->args, o->args, size) != 0;
+	c->same_args = memcmp(&c->args, o->args, size) == 0;
+	return c->slot->fn != o->slot->fn || c->slot->provider != o->slot->provider || !c->same_args;
 }
 
 static void beside_before(void *arg, const struct forward_op *o)
@@ -189,6 +191,44 @@ static void beside_diff(const struct beside *b, enum dsv4_op op, int out, struct
 		op_diff_add(d, &c->a[out], c->b[out].data, 0);
 }
 
+/* Not counting what a NaN's bits are, which no op promises. */
+static bool beside_bits_differ(const struct op_out *a, const struct op_out *b)
+{
+	for (int64_t r = 0; r < a->n_row; r++) {
+		const char *x = (const char *)a->data + r * a->ld * 4, *y = (const char *)b->data + r * b->ld * 4;
+		int64_t n = a->valid ? a->valid[r] : a->width;
+
+		for (int64_t i = 0; i < n; i++, x += 4, y += 4) {
+			float fx, fy;
+
+			memcpy(&fx, x, sizeof fx);
+			memcpy(&fy, y, sizeof fy);
+			if (memcmp(x, y, 4) != 0 && (a->is_int || !isnan(fx) || !isnan(fy)))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Both say that they have ref's bits, with the same arguments: where they part, one lies, and what is not ref is not
+ * believed any more. */
+static void beside_disprove(const struct beside *b, const struct forward_op *o, int out)
+{
+	const struct beside_call *c = &b->call;
+	const struct kset_slot *slot[2] = { o->slot, c->slot };
+	char why[160];
+
+	if (slot[0]->entry->numerics != DSV4_EXACT || slot[1]->entry->numerics != DSV4_EXACT || !c->same_args
+	    || !beside_bits_differ(&c->a[out], &c->b[out]))
+		return;
+	for (int i = 0; i < 2; i++) {
+		snprintf(why, sizeof why, "%s of %s differs in %s from %s, layer %d, %s", op_name(o->op),
+			slot[i]->provider->plugin->name, c->a[out].name, slot[!i]->provider->plugin->name, o->layer,
+			op_phase_name(o->phase));
+		provider_disprove(slot[i]->provider, why);
+	}
+}
+
 static void beside_add(struct beside *b, const struct forward_op *o, int out)
 {
 	struct beside_row *cell = beside_cell(b, o, out);
@@ -199,6 +239,8 @@ static void beside_add(struct beside *b, const struct forward_op *o, int out)
 	beside_diff(b, o->op, out, &d);
 	if (d.worst_row > 0)
 		name = forward_op_token(o, d.worst_at, &pos);
+	if (d.n_bits > 0)
+		beside_disprove(b, o, out);
 	lock_take(&b->lock);
 	if (d.worst_row > cell->diff.worst_row) {
 		snprintf(cell->worst_name, sizeof cell->worst_name, "%s", name);

@@ -3,7 +3,9 @@
  * Threads: who runs the pass; any reads the figures. Lock: beside (own, short).
  *
  * In-place inputs are copied before the first set's op overwrites them, outputs go to memory of their own, and the
- * second op runs after the first: the pass's own bits are never touched. An op that fails here is counted. */
+ * second op runs after the first: the pass's own bits are never touched. An op that fails here is counted.
+ * Where both ops are marked EXACT, have the same arguments and give other bits, their providers but ref are disproved
+ * (provider_disprove()): at least one of them lies, and which of two plugins it is cannot be told. */
 #ifndef ENGINE_BESIDE_H
 #define ENGINE_BESIDE_H
 

@@ -90,3 +90,26 @@ int provider_close(struct provider *p, struct buf *why)
 	return buf_why(why, RC_PLUGIN, "close() left %ld bytes in %ld pieces", atomic_load(&p->bytes),
 		       atomic_load(&p->n_alloc));
 }
+
+/* ---- the mark EXACT ---- */
+
+static const char *provider_key(const struct provider *p)
+{
+	return *p->sha256 ? p->sha256 : p->plugin->name;
+}
+
+const struct disproved *provider_disproved(const struct provider *p)
+{
+	return p == &provider_ref ? NULL : disproved_find(provider_key(p));
+}
+
+bool provider_exact(const struct provider *p)
+{
+	return (p->shipped || !*p->sha256) && !provider_disproved(p);
+}
+
+void provider_disprove(const struct provider *p, const char *why)
+{
+	if (p != &provider_ref)
+		(void)disproved_add(p->plugin->name, provider_key(p), why);
+}

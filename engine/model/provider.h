@@ -6,9 +6,11 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/sha256.h"
+#include "engine/model/disproved.h"
 #include "plugins/dsv4_plugin.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct provider;
 typedef void provider_log_f(const struct provider *p, int level, const char *text);
@@ -17,6 +19,7 @@ struct provider {
 	const struct dsv4_plugin *plugin;
 	char sha256[SHA256_HEX];   /* of its file; "" when it has none */
 	struct dsv4_host host;     /* what its functions get; host.state is what open() returned */
+	bool shipped;              /* its file is one that this program was built with; set before it is shared */
 	provider_log_f *log;       /* NULL: dropped */
 	atomic_int users;          /* kernel sets that hold it; kset.c counts */
 	atomic_long n_alloc, bytes; /* taken by host.alloc and not released */
@@ -34,5 +37,14 @@ int provider_open(struct provider *p, struct buf *why);
 int provider_warm(struct provider *p, struct buf *why);
 /* close(). RC_PLUGIN when memory was not released, which is then lost; why says how much. No set may use it. */
 int provider_close(struct provider *p, struct buf *why);
+/* Do its ops that are marked EXACT count as ref's? Those of this program and of the files that were built with it do,
+ * which the project's own tests have held against ref; a stranger's mark is a claim that no check can prove, of every
+ * number of tokens and every value. */
+bool provider_exact(const struct provider *p);
+/* An op of it that is marked EXACT computed other bits than ref, of which why tells: provider_exact() is false from now
+ * on, of every mapping of this file. What has no file is known by its name. Nothing happens to ref. */
+void provider_disprove(const struct provider *p, const char *why);
+/* NULL, or the record of it. */
+const struct disproved *provider_disproved(const struct provider *p);
 
 #endif

@@ -27,7 +27,7 @@ TRIED = {"batch": "not-bit-identical", "before-start": "out-of-bounds", "between
          "reads-past": "crashed", "restores-input": "crashed", "threads": "not-bit-identical", "undefined": "cannot-map",
          "writes-input": "out-of-bounds", "wrong-result": "wrong-result"}
 # Refused by a daemon that waits less, and not refused.
-ELSEWHERE = {"crash-late", "hang-open", "good", "slow-close"}
+ELSEWHERE = {"crash-late", "falsely-exact", "hang-open", "good", "slow-close"}
 
 met = set()
 

@@ -123,15 +123,88 @@ static void test_others_share_with_themselves_only(void **state)
 
 static void test_a_plugin_is_its_file(void **state)
 {
-	struct id before = id_of("attention=lossy", NULL), exact = id_of("attention=exact", NULL);
+	struct id before = id_of("attention=lossy", NULL);
 
 	(void)state;
 	strcpy(provider[2].sha256, "another build of it");
-	strcpy(provider[0].sha256, "another build of it");
 	differ(before, id_of("attention=lossy", NULL));
-	same(exact, id_of("attention=exact", NULL));
-	provider[2].sha256[0] = provider[0].sha256[0] = '\0';
+	provider[2].sha256[0] = '\0';
 	same(before, id_of("attention=lossy", NULL));
+}
+
+static bool phases_agree(const char *spec)
+{
+	struct kset *ks = build(spec, NULL);
+	bool agree = cache_phases_agree(ks);
+
+	kset_unpin(&ks);
+	return agree;
+}
+
+/* A stranger's mark EXACT had its rows found by ref and the other way round. */
+static void test_a_strangers_exact_kernel_shares_with_itself_only(void **state)
+{
+	struct id ref = id_of(NULL, NULL), one;
+
+	(void)state;
+	strcpy(provider[0].sha256, "a stranger's");
+	one = id_of("attention=exact", NULL);
+	differ(ref, one);
+	same(one, id_of("attention=exact", NULL));
+	same(ref, id_of(NULL, NULL));
+	assert_false(phases_agree("attention.decode=exact"));
+	assert_false(phases_agree("norm=exact")); /* ref prefills */
+	assert_true(phases_agree("attention=exact"));
+	strcpy(provider[0].sha256, "a stranger's other build");
+	differ(one, id_of("attention=exact", NULL));
+	provider[0].shipped = true;
+	same(ref, id_of("attention=exact", NULL));
+	assert_true(phases_agree("norm=exact"));
+	provider[0].shipped = false;
+	provider[0].sha256[0] = '\0';
+}
+
+/* What it had a part in cannot be told any more: no set, not even ref, finds what was there before. */
+static void test_what_was_disproved_leaves_the_common_cache_and_takes_it_along(void **state)
+{
+	struct id ref = id_of(NULL, NULL), lossy = id_of("attention=lossy", NULL), after;
+
+	(void)state;
+	provider_disprove(&provider_ref, "nobody disproves ref");
+	same(ref, id_of(NULL, NULL));
+	strcpy(provider[0].sha256, "shipped and wrong");
+	provider[0].shipped = true;
+	same(ref, id_of("attention=exact", NULL));
+	provider_disprove(&provider[0], "row 3 differs");
+	after = id_of(NULL, NULL);
+	differ(ref, after);
+	differ(lossy, id_of("attention=lossy", NULL));
+	differ(after, id_of("attention=exact", NULL));
+	assert_false(phases_agree("norm=exact"));
+	assert_string_equal(provider_disproved(&provider[0])->why, "row 3 differs");
+	provider_disprove(&provider[0], "once is enough");
+	assert_int_equal(disproved_count(), 1);
+	same(after, id_of(NULL, NULL));
+	strcpy(provider[0].sha256, "shipped and mended");
+	same(after, id_of("attention=exact", NULL));
+	provider[0].shipped = false;
+	provider[0].sha256[0] = '\0';
+}
+
+/* A rebuilt program, or another libm, went on with the disk cache of the one before. */
+static void test_another_arithmetic_has_another_cache(void **state)
+{
+	static const uint8_t none[32], other[32] = { [31] = 1 };
+	struct id zero, one;
+
+	(void)state;
+	cache_numbers_arithmetic(none);
+	zero = id_of(NULL, NULL);
+	cache_numbers_arithmetic(other);
+	one = id_of(NULL, NULL);
+	differ(zero, one);
+	cache_numbers_arithmetic(none);
+	same(zero, id_of(NULL, NULL));
 }
 
 static void test_every_parameter_counts_but_drop_thinking(void **state)
@@ -231,6 +304,9 @@ int main(void)
 		cmocka_unit_test(test_exact_kernels_share_with_ref),
 		cmocka_unit_test(test_others_share_with_themselves_only),
 		cmocka_unit_test(test_a_plugin_is_its_file),
+		cmocka_unit_test(test_a_strangers_exact_kernel_shares_with_itself_only),
+		cmocka_unit_test(test_what_was_disproved_leaves_the_common_cache_and_takes_it_along),
+		cmocka_unit_test(test_another_arithmetic_has_another_cache),
 		cmocka_unit_test(test_every_parameter_counts_but_drop_thinking),
 		cmocka_unit_test(test_phases),
 		cmocka_unit_test(test_keys),

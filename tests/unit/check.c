@@ -3,10 +3,12 @@
  * Threads: the library's. Locks: none. */
 #include "engine/base/mem.h"
 #include "plugins/check/check.h"
+#include "plugins/check/golden.h"
 #include "plugins/ref/ref.h"
 #include "plugins/ref/vec.h"
 
 #include <errno.h>
+#include <fenv.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -514,6 +516,21 @@ static void test_roofs_are_measured(void **state)
 	assert_int_equal(r.n_threads, 1);
 }
 
+/* A rebuilt program or another libm is told from this one: other arithmetic, as rounding upwards is, has another digest. */
+static void test_golden_tells_arithmetics_apart(void **state)
+{
+	uint8_t a[32], b[32], up[32];
+
+	(void)state;
+	assert_int_equal(check_golden(a), 0);
+	assert_int_equal(check_golden(b), 0);
+	assert_memory_equal(a, b, sizeof a);
+	assert_int_equal(fesetround(FE_UPWARD), 0);
+	assert_int_equal(check_golden(up), 0);
+	assert_int_equal(fesetround(FE_TONEAREST), 0);
+	assert_memory_not_equal(a, up, sizeof a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -526,6 +543,7 @@ int main(void)
 		cmocka_unit_test(test_a_read_past_an_input_dies_at_a_fence),
 		cmocka_unit_test(test_bench_times_every_slot),
 		cmocka_unit_test(test_roofs_are_measured),
+		cmocka_unit_test(test_golden_tells_arithmetics_apart),
 	};
 
 	return cmocka_run_group_tests_name("check", tests, NULL, NULL);

@@ -456,7 +456,7 @@ static void test_model_id(const char *dir, char id[80])
 	engine_close(&e);
 }
 
-/* A copy is the same model; with one bit of its last weight another, it is another. */
+/* A copy with its times is the same model; with one bit of its last weight another, it is another. */
 static void another_model_has_another_id(void **state)
 {
 	char dir[] = "/tmp/engine_cache.XXXXXX", a[80], b[80], byte;
@@ -465,7 +465,7 @@ static void another_model_has_another_id(void **state)
 
 	(void)state;
 	assert_non_null(mkdtemp(dir));
-	buf_printf(&text, "cp '%s'/etc/tiny/*.json '%s'/etc/tiny/*.safetensors %s", getenv("top_srcdir"),
+	buf_printf(&text, "cp -p '%s'/etc/tiny/*.json '%s'/etc/tiny/*.safetensors %s", getenv("top_srcdir"),
 		getenv("top_srcdir"), dir);
 	assert_int_equal(system(buf_str(&text)), 0);
 	test_model_id(dir, b);

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""Whose mark EXACT is believed: a plugin that says it has ref's bits, and has not for long prompts, shares no cached row
+with ref; once it is caught, nothing that was cached before is found again, by any set and by no later run either."""
+import os
+import shutil
+
+import plugins
+from daemon import Daemon
+from scenario import by, ok
+from turns import config, fast_kernels
+
+LIAR = "falsely-exact"
+LONG = "wug blicket dax toma zav " * 70 + "What is 7 plus 5?"
+
+
+def cached(d):
+    """Tokens of the long prompt that were found."""
+    status, _, body = d.http("POST", "/v1/chat/completions", {
+        "messages": [{"role": "user", "content": LONG}], "max_tokens": 1, "temperature": 0})
+    assert status == 200, body
+    usage = body["usage"]
+    assert usage["prompt_tokens"] > 400, usage
+    return usage["prompt_tokens_details"]["cached_tokens"]
+
+
+def use(d, spec):
+    ok(d, "kernels", "use", spec)
+
+
+def row(d, name):
+    return by(ok(d, "plugin", "list")["plugins"], "name")[(name,)]
+
+
+def a_falsely_exact_kernel_shares_no_rows_with_ref(d, fast):
+    ok(d, "plugin", "load", LIAR)
+    assert (row(d, LIAR)["exact"], row(d, "ref")["exact"]) == ("apart", "shared"), row(d, LIAR)
+    use(d, f"norm={LIAR}")
+    assert cached(d) == 0 < cached(d), "it finds its own"
+    use(d, "all=ref")
+    assert cached(d) == 0 < cached(d), "ref found a stranger's rows"
+    use(d, f"norm={LIAR}")
+    assert cached(d) > 0, "it finds its own"
+    if fast:
+        assert row(d, "avx2")["exact"] == "shared", row(d, "avx2")
+        use(d, "all=avx2")
+        assert cached(d) > 0, "avx2 has ref's bits, and its cache is warm"
+    use(d, "all=ref")
+
+
+def what_is_caught_takes_the_cache_along(d, prompt):
+    epoch = ok(d, "status")["epoch"]
+    found = ok(d, "compare", "--prompt", prompt, "--a", "ref", "--b", f"norm={LIAR}", "--tokens", "1")
+    assert by(found["ops"], "op", "phase", "output")[("rms_norm", "prefill", "y")]["differing"] > 0, found
+    liar = row(d, LIAR)
+    assert liar["exact"] == "disproved" and "rms_norm" in liar["complaint"], liar
+    assert cached(d) == 0 < cached(d), "what was there before is found again"
+    plugins.until(lambda: "cache_cleared" in d.log(), "what nobody finds is thrown away")
+    assert "exact_disproved" in d.log() and ok(d, "status")["epoch"] == epoch + 1, d.log()
+    cached(d)
+
+
+def a_caught_plugin_stays_caught(d):
+    assert cached(d) > 0, "what was computed after it was caught is found again"
+    assert "exact_disproved" not in d.log().rsplit("starting", 1)[1], "told twice"
+    ok(d, "plugin", "load", LIAR)
+    assert row(d, LIAR)["exact"] == "disproved", row(d, LIAR)
+    use(d, f"norm={LIAR}")
+    assert cached(d) == 0 < cached(d), "it found ref's rows"
+
+
+def main():
+    fast = fast_kernels()
+    with Daemon(plugins=["avx2"] if fast else []) as d:
+        shutil.copy(plugins.fixture(LIAR), d.plugins)
+        path, prompt = (os.path.join(d.dir, name) for name in ("conf", "prompt"))
+        config(path, memory="64M", disk="yes", write_rate="0", load="avx2" if fast else "")
+        with open(prompt, "w", encoding="utf-8") as f:
+            f.write(LONG)
+        d.stop()
+        d.args = ["--config", path]
+        d.start()
+        a_falsely_exact_kernel_shares_no_rows_with_ref(d, fast)
+        d.stop()
+        d.start()
+        assert cached(d) > 0, "ref's are on the disk"
+        ok(d, "plugin", "load", LIAR)
+        what_is_caught_takes_the_cache_along(d, prompt)
+        d.stop()
+        d.start()
+        a_caught_plugin_stays_caught(d)
+
+
+main()
+print("ok")
