@@ -59,7 +59,7 @@ static int engine_open_files(struct engine *e, const struct engine_options *o, s
 static int engine_env_init(struct engine *e, const struct engine_options *o, struct buf *why)
 {
 	struct request_env *env = &e->env;
-	int own = e->model->config->max_context;
+	int own = e->model->config->max_context, rc;
 
 	if (o->max_context < 0 || o->max_context > own)
 		return buf_why(why, RC_INVALID, "max_context %d is outside 1 to %d, the model's own limit",
@@ -70,7 +70,8 @@ static int engine_env_init(struct engine *e, const struct engine_options *o, str
 	env->max_state = o->state_bytes ? o->state_bytes : engine_memory_share(2);
 	env->think = tokenizer_added(e->tokenizer, "<think>");
 	env->think_end = tokenizer_added(e->tokenizer, "</think>");
-	return 0;
+	rc = constraint_vocab_new(e->tokenizer, e->model->config->vocab_size, e->model->config->eos_id, &env->vocab);
+	return rc ? buf_why(why, rc, "no memory for a tree of %d tokens", tokenizer_vocab(e->tokenizer)) : 0;
 }
 
 static void engine_wake(void *arg)
@@ -183,6 +184,7 @@ void engine_close(struct engine **pe)
 	kset_unpin(&e->repin);
 	shadow_unref(&e->shadow);
 	pool_free(&e->pool);
+	constraint_vocab_free(&e->env.vocab);
 	tokenizer_free(&e->tokenizer);
 	model_free(&e->model);
 	must_zero(pthread_cond_destroy(&e->cond));

@@ -26,7 +26,9 @@ bad=$(
 		engine/beside/) sees='engine/(checkpoint|model)/.*' ;;
 		engine/plugin/) sees='engine/model/provider\.h' ;;
 		engine/cache/) sees='engine/(checkpoint|model)/.*' ;;
-		engine/serve/) sees='engine/gen\.h|engine/(text|model|cache)/.*' ;;
+		# what an answer must be: of tokens it knows what the tokenizer says, of a request only the plain values
+		engine/constrain/) sees='engine/gen\.h|engine/text/.*' ;;
+		engine/serve/) sees='engine/gen\.h|engine/(text|model|cache|constrain)/.*' ;;
 		engine/eval/) sees='engine/(checkpoint|model|plugin)/.*' ;;
 		*) echo "$d: who may it include?"; continue ;;
 		esac

@@ -176,10 +176,14 @@ static int request_machinery(struct request *r, const struct generation_spec *sp
 			     const struct gen_sampling *set, struct buf *why)
 {
 	struct completion_options o = { .stop = set->stop, .n_stop = set->n_stop };
-	int rc;
+	int rc = 0;
 
 	o.mode = request_mode(r, spec);
+	rc = request_must_init(r, spec, o.mode == COMPLETION_THINKING, why);
+	if (rc)
+		return rc;
 	o.no_tools = spec->calls == GEN_CALLS_NONE || !request_offers_tools(spec);
+	o.tokens_only = r->must.constraint != NULL;
 	o.emit = request_emit;
 	o.arg = r;
 	rc = completion_new(&o, &r->parser, why);
@@ -285,6 +289,7 @@ void request_free(struct request **pr)
 	sequence_free(&r->seq);
 	sampler_free(&r->sampler);
 	completion_free(&r->parser);
+	request_must_fini(r);
 	kset_unpin(&r->kset);
 	record_unref(&r->rec);
 	generation_release(&r->gen);
@@ -375,8 +380,10 @@ bool request_sample(struct request *r, struct sampler_work *w, const float *logi
 	struct sampler_choice c;
 	struct buf why = { 0 };
 	size_t len;
-	int rc = sampler_pick(r->sampler, w, logits, index, &c, &why);
+	const uint64_t *allowed;
+	int rc = request_must_mask(r, &allowed, &why);
 
+	rc = rc ? rc : sampler_pick(r->sampler, w, logits, allowed, index, &c, &why);
 	if (rc) {
 		request_failed(r, rc, buf_str(&why), ret_end);
 		buf_fini(&why);
@@ -384,6 +391,7 @@ bool request_sample(struct request *r, struct sampler_work *w, const float *logi
 	}
 	r->usage.completion_tokens++;
 	r->next = c.token;
+	request_must_take(r, c.token);
 	if (c.token == config->eos_id && !r->ignore_eos) {
 		const char *bytes = tokenizer_bytes(r->env->tokenizer, c.token, &len);
 

@@ -11,6 +11,7 @@
 #include "engine/model/numerics.h"
 #include "engine/serve/record_put.h"
 #include "engine/serve/request_cache.h"
+#include "engine/serve/request_must.h"
 #include "engine/serve/sampler.h"
 #include "engine/serve/scheduler.h"
 #include "engine/text/tokenizer.h"
@@ -24,6 +25,7 @@ struct request_env {
 	struct cache *cache;
 	long long disk_wait_ns;    /* for the cache's next block from disk: a long path comes for longer, but it comes */
 	int32_t think, think_end;  /* token ids, -1 if the tokenizer has none */
+	struct constraint_vocab *vocab;
 	void (*wake)(void *arg); void *wake_arg;
 };
 
@@ -56,6 +58,7 @@ struct request {
 	struct completion *parser;
 	struct sequence *seq;      /* from admission on */
 	struct request_cache cache;
+	struct request_must must;
 	size_t need, held;         /* state bytes at full length, with what the cache part keeps; now */
 };
 

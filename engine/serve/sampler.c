@@ -220,6 +220,18 @@ static void sampler_adjust(const struct sampler *s, struct sampler_work *w, cons
 	}
 }
 
+/* Keeps the allowed candidates, in their order, and returns how many. */
+static int sampler_allow(struct sampler_cand *c, int n, const uint64_t *allowed)
+{
+	int i, kept = 0;
+
+	for (i = 0; i < n; i++)
+		if (allowed[i / 64] >> (i % 64) & 1)
+			c[kept++] = c[i];
+	must(kept > 0);
+	return kept;
+}
+
 static int32_t sampler_greedy(const struct sampler_cand *c, int n)
 {
 	int i, best = 0;
@@ -324,20 +336,22 @@ static void sampler_logprobs(const float *logits, int n, int n_top, struct sampl
 		c->top[i].logprob = (float)((double)c->top[i].logprob - norm);
 }
 
-int sampler_pick(struct sampler *s, struct sampler_work *w, const float *logits, uint64_t index,
-		 struct sampler_choice *ret_c, struct buf *why)
+int sampler_pick(struct sampler *s, struct sampler_work *w, const float *logits, const uint64_t *allowed,
+		 uint64_t index, struct sampler_choice *ret_c, struct buf *why)
 {
 	struct sampler_choice c = { 0 };
-	int rc = sampler_finite(logits, s->vocab, why);
+	int rc = sampler_finite(logits, s->vocab, why), n = s->vocab;
 
 	if (rc)
 		return rc;
 	must(w->vocab == s->vocab);
 	sampler_adjust(s, w, logits);
+	if (allowed)
+		n = sampler_allow(w->cand, n, allowed);
 	if (s->set.temperature > 0)
-		c.token = sampler_draw(&s->set, w->cand, s->vocab, rng_uniform(s->set.seed, index));
+		c.token = sampler_draw(&s->set, w->cand, n, rng_uniform(s->set.seed, index));
 	else
-		c.token = sampler_greedy(w->cand, s->vocab);
+		c.token = sampler_greedy(w->cand, n);
 	if (s->set.logprobs)
 		sampler_logprobs(logits, s->vocab, s->set.top_logprobs, &c);
 	if (s->penalize) {

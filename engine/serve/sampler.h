@@ -13,7 +13,9 @@
 /* One request's sampling state: its settings and which tokens it has seen. The order of work is that of the
  * Hugging Face library: logit_bias; repetition, then frequency and presence penalty; temperature; top_k;
  * top_p over what top_k left; min_p relative to the best. Temperature 0 takes the largest (ties: the lower
- * id) after bias and penalties. Arithmetic is double; nothing depends on other requests. */
+ * id) after bias and penalties. Where only some tokens are allowed, all of that happens among those: no bias,
+ * penalty or filter brings back another, and one is always picked. Arithmetic is double; nothing depends on
+ * other requests. */
 struct sampler;
 
 /* Memory for candidates, shared by all requests of one engine thread. */
@@ -37,9 +39,10 @@ int sampler_new(const struct gen_sampling *s, int vocab, struct sampler **ret_s)
 void sampler_free(struct sampler **s);
 /* Tokens of the prompt, which the repetition penalty counts too. */
 void sampler_prompt(struct sampler *s, const int32_t *id, int n);
-/* Picks the token at `index` (0: the first generated) and counts it. Logits [vocab] are left alone. RC_KERNEL
+/* Picks the token at `index` (0: the first generated) and counts it. `allowed` is NULL, or has a bit for each token
+ * (t % 64 of word t / 64), not all 0. Logits [vocab] are left alone. RC_KERNEL
  * when one of them is not finite: a kernel or a weight is broken and no token would be better than another. */
-int sampler_pick(struct sampler *s, struct sampler_work *w, const float *logits, uint64_t index,
-		 struct sampler_choice *ret_c, struct buf *why);
+int sampler_pick(struct sampler *s, struct sampler_work *w, const float *logits, const uint64_t *allowed,
+		 uint64_t index, struct sampler_choice *ret_c, struct buf *why);
 
 #endif

@@ -21,6 +21,7 @@ int completion_new(const struct completion_options *o, struct completion **ret_c
 	c->emit = o->emit;
 	c->arg = o->arg;
 	c->lex.spelled = o->spelled;
+	c->lex.tokens_only = o->tokens_only;
 	c->no_tools = o->no_tools;
 	c->reasoning = o->mode == COMPLETION_THINKING;
 	*ret_c = c;

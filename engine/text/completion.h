@@ -44,6 +44,9 @@ struct completion_options {
 	const char *const *stop; int n_stop; /* copied; matched in content only, after protocol markers */
 	/* Markers count however they are spelled (stored text), rather than as added tokens only. */
 	bool spelled;
+	/* The opposite: no marker counts but as its added token. For answers that were held to a form, in which a
+	 * text that looks like a marker is that text. */
+	bool tokens_only;
 	bool no_tools; /* none were offered: calls are markup that is dropped */
 	completion_emit_f *emit; void *arg;
 };

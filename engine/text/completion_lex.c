@@ -81,9 +81,9 @@ static void completion_lex_byte(struct completion_lex *x, char c, struct buf *ou
 }
 
 /* Every marker begins with one of these. */
-static bool completion_lex_begins(char c)
+static bool completion_lex_begins(const struct completion_lex *x, char c)
 {
-	return c == '<' || c == '|' || c == '\xef';
+	return !x->tokens_only && (c == '<' || c == '|' || c == '\xef');
 }
 
 static void completion_lex_bytes(struct completion_lex *x, const struct buf *chars, struct buf *out)
@@ -91,7 +91,7 @@ static void completion_lex_bytes(struct completion_lex *x, const struct buf *cha
 	size_t i = 0, from;
 
 	while (i < chars->len) {
-		for (from = i; i < chars->len && x->n_held == 0 && !completion_lex_begins(chars->data[i]); i++)
+		for (from = i; i < chars->len && x->n_held == 0 && !completion_lex_begins(x, chars->data[i]); i++)
 			;
 		buf_add(out, chars->data + from, i - from);
 		if (i < chars->len)

@@ -39,9 +39,9 @@ static inline bool completion_is_dsml(char c)
 	return (unsigned char)c >= COMPLETION_SYM_DSML_ASCII;
 }
 
-/* Start from {.spelled = ...}. */
+/* Start from {.spelled = ..., .tokens_only = ...}. */
 struct completion_lex {
-	bool spelled;
+	bool spelled, tokens_only;
 	struct utf8_stream utf8;
 	char held[COMPLETION_SYM_MAX_TEXT]; /* plain text that may become a marker */
 	size_t n_held;

@@ -33,7 +33,7 @@ static void sampler_histogram(const struct gen_sampling *set, const float *logit
 		struct sampler *s;
 
 		assert_int_equal(sampler_new(set, n, &s), 0);
-		assert_int_equal(sampler_pick(s, w, logits, (uint64_t)i, &c, NULL), 0);
+		assert_int_equal(sampler_pick(s, w, logits, NULL, (uint64_t)i, &c, NULL), 0);
 		ret_count[c.token]++;
 		sampler_free(&s);
 	}
@@ -53,7 +53,7 @@ static int sampler_nth(const struct gen_sampling *set, const float *logits, int 
 	if (prompt >= 0)
 		sampler_prompt(s, &prompt, 1);
 	for (i = 0; i < rounds; i++)
-		assert_int_equal(sampler_pick(s, w, logits, (uint64_t)i, &c, NULL), 0);
+		assert_int_equal(sampler_pick(s, w, logits, NULL, (uint64_t)i, &c, NULL), 0);
 	sampler_free(&s);
 	sampler_work_free(&w);
 	return c.token;
@@ -192,9 +192,9 @@ static void seed_decides_alone(void **state)
 	assert_int_equal(sampler_new(&set, 50, &a) | sampler_new(&set, 50, &b), 0);
 	assert_int_equal(sampler_new(&other, 50, &c), 0);
 	for (i = 0; i < 100; i++) {
-		assert_int_equal(sampler_pick(a, w, logits, (uint64_t)i, &x, NULL), 0);
-		assert_int_equal(sampler_pick(c, w, logits, (uint64_t)i, &z, NULL), 0);
-		assert_int_equal(sampler_pick(b, w, logits, (uint64_t)i, &y, NULL), 0);
+		assert_int_equal(sampler_pick(a, w, logits, NULL, (uint64_t)i, &x, NULL), 0);
+		assert_int_equal(sampler_pick(c, w, logits, NULL, (uint64_t)i, &z, NULL), 0);
+		assert_int_equal(sampler_pick(b, w, logits, NULL, (uint64_t)i, &y, NULL), 0);
 		assert_int_equal(x.token, y.token);
 		differ += x.token != z.token;
 	}
@@ -223,7 +223,7 @@ static void logprobs_are_of_the_raw_logits(void **state)
 	set.top_logprobs = 3;
 	assert_int_equal(sampler_work_new(4, &w), 0);
 	assert_int_equal(sampler_new(&set, 4, &s), 0);
-	assert_int_equal(sampler_pick(s, w, logits, 0, &c, NULL), 0);
+	assert_int_equal(sampler_pick(s, w, logits, NULL, 0, &c, NULL), 0);
 	assert_int_equal(c.token, 0);
 	assert_true(fabs((double)c.logprob - (1 - log(sum))) < 1e-6);
 	assert_int_equal(c.n_top, 3);
@@ -251,7 +251,7 @@ static void a_logit_that_is_not_finite_is_an_error(void **state)
 	for (i = 0; i < 3; i++) {
 		float logits[4] = { 0, 0, bad[i], 0 };
 
-		assert_int_equal(sampler_pick(s, w, logits, 0, &c, &why), RC_KERNEL);
+		assert_int_equal(sampler_pick(s, w, logits, NULL, 0, &c, &why), RC_KERNEL);
 		assert_non_null(strstr(buf_str(&why), "token 2"));
 	}
 	buf_fini(&why);

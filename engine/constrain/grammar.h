@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ * grammar.h - what a text must be: rules over bytes that may call each other, built once, then read-only.
+ * Threads: who builds it; then any, read-only. Locks: none. */
+#ifndef ENGINE_GRAMMAR_H
+#define ENGINE_GRAMMAR_H
+
+#include "engine/base/buf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GRAMMAR_MAX_NODES (1 << 19)
+#define GRAMMAR_MAX_RULES (1 << 14)
+#define GRAMMAR_MAX_DEPTH 48 /* calls of nesting rules inside each other */
+
+/* The byte that stands for the added token of DSML tags; no UTF-8 text has it. */
+#define GRAMMAR_DSML 0xff
+
+/* A rule is a graph of nodes, made from its end to its beginning: each builder below takes the node that comes
+ * after and returns the new one. Only BYTES nodes consume. A rule has one counter, 0 when it is called. */
+enum grammar_op {
+	GRAMMAR_RETURN, /* the rule ends; node 0 is the only one */
+	GRAMMAR_BYTES,  /* one byte, by its edge; without edges: never */
+	GRAMMAR_EITHER, /* next or arg */
+	GRAMMAR_JUMP,   /* next, set later: for loops */
+	GRAMMAR_CALL,   /* rule arg, then next */
+	GRAMMAR_COUNT,  /* the counter is one more, at most arg */
+	GRAMMAR_BELOW,  /* goes on if the counter is below arg */
+	GRAMMAR_FROM    /* goes on if the counter is at least arg */
+};
+
+struct grammar_edge {
+	uint8_t lo, hi;
+	uint32_t next;
+};
+
+#define GRAMMAR_NEVER 255
+
+struct grammar_node {
+	uint8_t op;
+	/* How many more levels of nesting the rest of the rule needs at least; NEVER: it cannot end. A text is
+	 * led only where its end is within reach, so that it never gets stuck. */
+	uint8_t height;
+	uint16_t n;        /* edges */
+	uint32_t next;
+	uint32_t arg;      /* BYTES: the first edge */
+};
+
+struct grammar_rule {
+	uint32_t entry;
+	bool nests, defined;
+};
+
+/* Start from grammar_init. */
+struct grammar {
+	struct grammar_node *node;
+	struct grammar_edge *edge;
+	struct grammar_rule *rule;
+	uint32_t n_node, n_edge, n_rule, cap_node, cap_edge, cap_rule;
+	uint32_t root;     /* a rule, set by grammar_finish */
+	bool full;         /* a limit was reached: what was built is of no use, grammar_finish says so */
+};
+
+void grammar_init(struct grammar *g);
+void grammar_fini(struct grammar *g);
+
+/* ---- building: these never fail, see `full` ---- */
+
+#define GRAMMAR_END 0u /* the RETURN node */
+
+/* Edges are copied; in ascending order, without overlap. None: a node that nothing passes. */
+uint32_t grammar_bytes(struct grammar *g, const struct grammar_edge *edge, size_t n);
+uint32_t grammar_byte(struct grammar *g, uint8_t lo, uint8_t hi, uint32_t next);
+uint32_t grammar_text(struct grammar *g, const char *text, size_t len, uint32_t next);
+uint32_t grammar_str(struct grammar *g, const char *text, uint32_t next);
+uint32_t grammar_either(struct grammar *g, uint32_t a, uint32_t b);
+uint32_t grammar_call(struct grammar *g, uint32_t rule, uint32_t next);
+uint32_t grammar_count(struct grammar *g, uint32_t most, uint32_t next);
+uint32_t grammar_below(struct grammar *g, uint32_t limit, uint32_t next);
+uint32_t grammar_from(struct grammar *g, uint32_t limit, uint32_t next);
+/* A node whose successor comes later. */
+uint32_t grammar_hole(struct grammar *g);
+void grammar_fill(struct grammar *g, uint32_t hole, uint32_t next);
+
+/* A rule can be called before it is defined. `nests`: calls of it count as depth. */
+uint32_t grammar_rule(struct grammar *g);
+void grammar_define(struct grammar *g, uint32_t rule, uint32_t entry, bool nests);
+
+/* One of several texts, each with what comes after it; common beginnings are shared. Sorts the array. */
+struct grammar_word {
+	const char *text;
+	size_t len;
+	uint32_t next;
+};
+uint32_t grammar_words(struct grammar *g, struct grammar_word *word, size_t n);
+
+/* The edges of every character from U+0080 on, ascending. */
+#define GRAMMAR_UTF8_EDGES 8
+void grammar_utf8(struct grammar *g, uint32_t next, struct grammar_edge ret_edge[GRAMMAR_UTF8_EDGES]);
+
+/* Every rule is defined: checks the whole. RC_TOO_LARGE at a limit; RC_INVALID when a rule calls itself before it
+ * has consumed anything, or when no text at all follows the root. */
+int grammar_finish(struct grammar *g, uint32_t root, struct buf *why);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ * jrule.h - the rules of JSON text, each made when it is first asked for.
+ * Threads: who builds the grammar. Locks: none. */
+#ifndef ENGINE_JRULE_H
+#define ENGINE_JRULE_H
+
+#include "engine/constrain/grammar.h"
+
+/* RFC 8259, but for what would let a text go on for ever or some readers refuse it: at most JRULE_MAX_SPACE white
+ * space bytes in a row, and none before or after the whole; numbers of at most JRULE_MAX_DIGITS digits before and
+ * after the point and JRULE_MAX_EXPONENT in the exponent; of escapes no \u0000 and no half of a surrogate pair. */
+#define JRULE_MAX_SPACE 64
+#define JRULE_MAX_DIGITS 18
+#define JRULE_MAX_EXPONENT 2
+
+#define JRULE_NO_MAX UINT32_MAX
+
+enum jrule {
+	JRULE_SPACE, JRULE_STRING, JRULE_INTEGER, JRULE_NUMBER, JRULE_BOOLEAN, JRULE_NULL, JRULE_OBJECT, JRULE_ARRAY,
+	JRULE_VALUE,
+	JRULE_NOT_STRING, /* any other value */
+	JRULE_N_RULES
+};
+
+/* The rules made so far, as numbers + 1; start from {0}. */
+struct jrules {
+	uint32_t made[JRULE_N_RULES];
+};
+
+uint32_t jrule_get(struct grammar *g, struct jrules *j, enum jrule which);
+/* A rule: a string of min to max characters. */
+uint32_t jrule_string(struct grammar *g, uint32_t min, uint32_t max);
+/* Optional white space, then next. */
+uint32_t jrule_space(struct grammar *g, struct jrules *j, uint32_t next);
+
+/* A rule: an array. The first elements' rules, then the others'; `rest` NULL: there are none. */
+struct jrule_array {
+	const uint32_t *prefix;
+	size_t n_prefix;
+	const uint32_t *rest;
+	uint32_t min, max;
+};
+uint32_t jrule_array(struct grammar *g, struct jrules *j, const struct jrule_array *x);
+
+/* Number text, then next: jrule_range.c. */
+struct jrule_range {
+	int64_t lo, hi;        /* inclusive, within -+(10^JRULE_MAX_DIGITS - 1) */
+};
+uint32_t jrule_integer_range(struct grammar *g, const struct jrule_range *r, uint32_t next);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ * request_must.h - what a request's answer must be: its constraint, and the bound on its reasoning.
+ * Threads: who submits makes it, then the engine thread. Locks: none. */
+#ifndef ENGINE_REQUEST_MUST_H
+#define ENGINE_REQUEST_MUST_H
+
+#include "engine/constrain/constraint.h"
+#include "engine/serve/generation.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct request;
+
+struct request_must {
+	struct constraint *constraint; /* NULL: none */
+	int max_reasoning;             /* 0: any */
+	bool one_call;
+};
+
+/* The spec says what can be done. With the prompt and the completion mode known: `thinking` when the answer begins
+ * inside <think>. Errors as of constraint_new; why names the field. */
+int request_must_init(struct request *r, const struct generation_spec *spec, bool thinking, struct buf *why);
+void request_must_fini(struct request *r);
+
+/* The tokens that may come next; NULL: any. Errors as of constraint_mask. */
+int request_must_mask(struct request *r, const uint64_t **ret_mask, struct buf *why);
+void request_must_take(struct request *r, int32_t token);
+
+#endif

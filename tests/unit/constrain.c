@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT
+ * constrain.c - tests of what answers must be: the grammar of JSON, tokens that fit it, random answers that are it.
+ * Threads: main. */
+#include "tests/unit/constrainkit.h"
+#include "engine/base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct constraint_options any_object = { .calls = GEN_CALLS_NONE, .format = GEN_FORMAT_JSON_OBJECT };
+
+/* Whole, and of every prefix at least that it can go on. */
+static void accepted(const struct constraint_options *o, const char *text)
+{
+	bool end;
+	size_t n = constrainkit_follow(o, text, strlen(text), &end);
+
+	if (n != strlen(text) || !end)
+		fail_msg("'%s' was taken up to '%s', %s", text, text + n, end ? "may end" : "may not end");
+}
+
+/* The text is good up to `good`, and the byte there is not. */
+static void refused(const struct constraint_options *o, const char *good, const char *bad)
+{
+	struct buf text = { 0 };
+	bool end;
+	size_t n;
+
+	buf_adds(&text, good);
+	buf_adds(&text, bad);
+	n = constrainkit_follow(o, text.data, text.len, &end);
+	if (n != strlen(good))
+		fail_msg("'%s' was taken up to '%s', not '%s'", text.data, text.data + n, bad);
+	buf_fini(&text);
+}
+
+static void any_json_object_is_accepted(void **state)
+{
+	static const char *const good[] = {
+		"{}", "{ }", "{\"a\":1}", "{\"a\": -1.5e+10, \"b\": [], \"\": {}}", "{\"a\":[1, \"x\", null, true, false]}",
+		"{\n  \"a\": {\n    \"b\": [\n      1\n    ]\n  }\n}", "{\"\\u00e9\\ud83d\\ude00\\n\\/\":\"é€😀\"}",
+		"{\"a\":0,\"a\":-0.0,\"b\":1E2}", "{\"\\u0001\":\"\\u0fff\\uD7ff\\uE000\"}",
+		"{\"a\":{\"b\":{\"c\":[[[[[[[[]]]]]]]]}}}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(good); i++)
+		accepted(&any_object, good[i]);
+}
+
+static void a_byte_that_json_cannot_have_is_refused(void **state)
+{
+	static const struct { const char *good, *bad; } rows[] = {
+		{ "", " {}" }, { "", "[]" }, { "", "\"" }, { "{", "a" }, { "{\"a\"", "}" }, { "{\"a\":1,", "}" },
+		{ "{\"a\":0", "1}" }, { "{\"a\":", "+1" }, { "{\"a\":1.", "e1" }, { "{\"a\":-", "a" },
+		{ "{\"a\":\"", "\n\"}" }, { "{\"a\":\"", "\x01" }, { "{\"a\":\"\\", "x" }, { "{\"a\":\"\\u00", "g" },
+		{ "{\"a\":\"\\u000", "0" }, { "{\"a\":\"\\ud800", "x" }, { "{\"a\":\"\\uD", "c00" },
+		{ "{\"a\":\"\\ud800\\u", "0041" }, { "{\"a\":\"", "\x80" }, { "{\"a\":\"", "\xc0\x80" },
+		{ "{\"a\":\"\xe0", "\x80" }, { "{\"a\":\"\xed", "\xa0\x80" }, { "{\"a\":\"\xf4", "\x90" },
+		{ "{\"a\":\"\xe2\x82", "\"" }, { "{\"a\":t", "t" }, { "{}", " " }, { "{}", "{" }, { "{\"a\":[1", "}" },
+		{ "{\"a\":[", ",1]" }, { "{'", "" }, { "{\"a\":NaN", "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i + 2 < mem_countof(rows); i++)
+		refused(&any_object, rows[i].good, rows[i].bad);
+	refused(&any_object, "{", "'");
+	refused(&any_object, "{\"a\":", "NaN");
+}
+
+static void white_space_and_digits_come_to_an_end(void **state)
+{
+	struct buf text = { 0 };
+
+	(void)state;
+	buf_adds(&text, "{");
+	for (int i = 0; i < 64; i++)
+		buf_adds(&text, "\n");
+	refused(&any_object, buf_str(&text), " }");
+	buf_adds(&text, "}");
+	accepted(&any_object, buf_str(&text));
+	buf_clear(&text);
+	buf_adds(&text, "{\"a\":1");
+	for (int i = 1; i < 18; i++)
+		buf_adds(&text, "0");
+	refused(&any_object, buf_str(&text), "0");
+	buf_fini(&text);
+}
+
+static void nesting_comes_to_an_end(void **state)
+{
+	struct buf text = { 0 };
+
+	(void)state;
+	buf_adds(&text, "{\"a\":");
+	for (int i = 0; i < 47; i++)
+		buf_adds(&text, "[");
+	refused(&any_object, buf_str(&text), "[");
+	for (int i = 0; i < 47; i++)
+		buf_adds(&text, "]");
+	buf_adds(&text, "}");
+	accepted(&any_object, buf_str(&text));
+	buf_fini(&text);
+}
+
+/* ---- tokens ---- */
+
+static void random_objects(const struct constrainkit *k, int n)
+{
+	unsigned seed = 1;
+
+	for (int i = 0; i < n; i++) {
+		struct buf text = { 0 };
+		json_error_t e;
+		json_t *v;
+
+		constrainkit_random(k, &any_object, &seed, 40, &text, NULL);
+		v = json_loadb(buf_str(&text), text.len, 0, &e);
+		if (!v)
+			fail_msg("%s: %.*s", e.text, (int)text.len, text.data);
+		json_decref(v);
+		buf_fini(&text);
+	}
+}
+
+static void random_tokens_of_the_tiny_model_make_objects(void **state)
+{
+	(void)state;
+	random_objects(constrainkit_tiny(), 40);
+}
+
+static void random_tokens_of_flash_make_objects(void **state)
+{
+	(void)state;
+	random_objects(constrainkit_flash(), 10);
+}
+
+/* Every token alone: in the mask if and only if the automaton takes all its bytes. */
+static void the_mask_is_what_the_grammar_takes_token_by_token(void **state)
+{
+	static const char *const at[] = { "", "{", "{\"a", "{\"a\\", "{\"a\":[1", "{\"a\":\"\xe2" };
+	const struct constrainkit *k = constrainkit_tiny();
+	struct buf why = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(at); i++) {
+		struct constraint *c = NULL;
+		struct token_ids ids = { 0 };
+		const uint64_t *mask;
+		int n_allowed = 0;
+
+		assert_int_equal(constraint_new(k->vocab, &any_object, &c, &why), 0);
+		for (const char *p = at[i]; *p; p++)
+			for (int32_t t = 0; t < k->n; t++) {
+				size_t len;
+				const char *b = tokenizer_bytes(k->tokenizer, t, &len);
+
+				if (len == 1 && *b == *p) {
+					constraint_take(c, t);
+					break;
+				}
+			}
+		assert_int_equal(constraint_mask(c, &mask, &why), 0);
+		for (int32_t t = 0; t < k->n; t++) {
+			struct buf text = { 0 };
+			size_t len;
+			const char *b = tokenizer_bytes(k->tokenizer, t, &len);
+			bool end, fits, allowed = mask[t / 64] >> (t % 64) & 1;
+
+			buf_adds(&text, at[i]);
+			buf_add(&text, b, len);
+			fits = !tokenizer_is_added(k->tokenizer, t) && len > 0 &&
+			       constrainkit_follow(&any_object, text.data, text.len, &end) == text.len;
+			if (fits != allowed)
+				fail_msg("after '%s' token %d: %d, %d", at[i], t, fits, allowed);
+			n_allowed += allowed;
+			buf_fini(&text);
+		}
+		assert_true(n_allowed > 0);
+		token_ids_fini(&ids);
+		constraint_free(&c);
+	}
+}
+
+/* Reasoning may be anything but an end or a tag; the answer begins after </think>. */
+static void the_answer_begins_after_the_reasoning(void **state)
+{
+	const struct constrainkit *k = constrainkit_tiny();
+	struct constraint_options o = any_object;
+	int32_t close = tokenizer_added(k->tokenizer, "</think>"), open = tokenizer_added(k->tokenizer, "<think>");
+	int32_t dsml = tokenizer_added(k->tokenizer, "｜DSML｜"), brace = -1;
+	struct constraint *c = NULL;
+	struct buf why = { 0 };
+	const uint64_t *m;
+
+	(void)state;
+	o.thinking = true;
+	assert_int_equal(constraint_new(k->vocab, &o, &c, &why), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(constraint_mask(c, &m, &why), 0);
+		assert_true(m[close / 64] >> (close % 64) & 1);
+		assert_false(m[0] >> 1 & 1);
+		assert_false(m[open / 64] >> (open % 64) & 1);
+		assert_false(m[dsml / 64] >> (dsml % 64) & 1);
+		for (int32_t t = 0; t < k->n; t++)
+			if (!tokenizer_is_added(k->tokenizer, t) && !(m[t / 64] >> (t % 64) & 1))
+				fail_msg("token %d is not allowed in reasoning", t);
+		constraint_take(c, 300 + i);
+	}
+	constraint_take(c, close);
+	assert_int_equal(constraint_mask(c, &m, &why), 0);
+	for (int32_t t = 0; t < k->n; t++) {
+		size_t len;
+		const char *b = tokenizer_bytes(k->tokenizer, t, &len);
+
+		brace = len == 1 && *b == '{' ? t : brace;
+		assert_false((m[t / 64] >> (t % 64) & 1) && *b != '{');
+	}
+	assert_true(m[brace / 64] >> (brace % 64) & 1);
+	constraint_free(&c);
+}
+
+static int test_done(void **state)
+{
+	(void)state;
+	constrainkit_done();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(any_json_object_is_accepted),
+		cmocka_unit_test(a_byte_that_json_cannot_have_is_refused),
+		cmocka_unit_test(white_space_and_digits_come_to_an_end),
+		cmocka_unit_test(nesting_comes_to_an_end),
+		cmocka_unit_test(the_mask_is_what_the_grammar_takes_token_by_token),
+		cmocka_unit_test(the_answer_begins_after_the_reasoning),
+		cmocka_unit_test(random_tokens_of_the_tiny_model_make_objects),
+		cmocka_unit_test(random_tokens_of_flash_make_objects),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, test_done);
+}
