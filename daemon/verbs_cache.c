@@ -54,7 +54,7 @@ static const struct cache_count cache_counts[] = {
 static const struct cache_count cache_disk_counts[] = {
 	COUNT(files), COUNT(bytes), COUNT(written), COUNT(written_bytes), COUNT(raw_bytes), COUNT(read), COUNT(read_bytes),
 	COUNT(reads_refused), COUNT(dropped), COUNT(over_rate), COUNT(deleted), COUNT(bad), COUNT(foreign), COUNT(errors),
-	COUNT(queued),
+	COUNT(aside), COUNT(strange), COUNT(queued),
 };
 #undef COUNT
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "counts are read as uint64_t");

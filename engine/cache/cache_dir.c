@@ -40,7 +40,7 @@ int cache_dir_open(struct cache_dir *d, const char *path, struct buf *why)
 {
 	int rc;
 
-	d->bad_fd = -1;
+	d->bad_fd = d->aside.fd = -1;
 	/* The last component may be a link that the operator made; what it leads to is checked. */
 	if ((mkdir(path, S_IRWXU) < 0 && errno != EEXIST) ||
 	    (d->fd = open(path, CACHE_DIR_OPEN & ~O_NOFOLLOW)) < 0)
@@ -52,11 +52,13 @@ int cache_dir_open(struct cache_dir *d, const char *path, struct buf *why)
 	/* Without bad/ there is no moving files there, each of which is then an error of its own. */
 	if (mkdirat(d->fd, "bad", S_IRWXU) == 0 || errno == EEXIST)
 		d->bad_fd = openat(d->fd, "bad", CACHE_DIR_OPEN);
+	cache_aside_open(&d->aside, d->fd);
 	return 0;
 }
 
 void cache_dir_close(struct cache_dir *d)
 {
+	cache_aside_close(&d->aside);
 	if (d->bad_fd >= 0)
 		close(d->bad_fd);
 	if (d->fd >= 0) {
@@ -114,6 +116,7 @@ int cache_dir_scan(struct cache_dir *d, cache_dir_scan_f *fn, void *arg, struct 
 
 	if (rc == 0 && d->bad_fd >= 0)
 		rc = cache_dir_scan_one(d->bad_fd, true, fn, arg);
+	cache_aside_sweep(&d->aside);
 	return rc < 0 ? buf_why(why, rc, "names of the cached files: %s", strerror(-rc)) : 0;
 }
 
@@ -127,6 +130,8 @@ static bool cache_dir_want(int err)
 
 static int cache_dir_cannot(int err, struct buf *why)
 {
+	if (err == ELOOP || err == ENXIO) /* a link; a FIFO or socket that nobody has open */
+		return buf_why(why, RC_UNSUPPORTED, "no regular file");
 	return buf_why(why, err == ENOENT || cache_dir_want(err) ? -err : RC_INVALID, "reading: %s", strerror(err));
 }
 
@@ -154,7 +159,7 @@ static int cache_dir_read_fd(int fd, size_t max, size_t head, uint8_t **ret_byte
 	if (fstat(fd, &st) < 0)
 		return cache_dir_cannot(errno, why);
 	if (!S_ISREG(st.st_mode))
-		return buf_why(why, RC_INVALID, "no regular file");
+		return buf_why(why, RC_UNSUPPORTED, "no regular file");
 	n = (uint64_t)st.st_size > max ? head : (size_t)st.st_size;
 	if (!(*ret_bytes = mem_try(n ? n : 1, 1)))
 		return buf_why(why, -ENOMEM, "no memory for %zu bytes", n);
@@ -214,6 +219,16 @@ static int cache_dir_write_fd(int fd, const uint8_t *bytes, size_t size, int64_t
 	return futimens(fd, times) < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
+/* A link or a FIFO of that name is somebody's, and not replaced. */
+static int cache_dir_name(struct cache_dir *d, const char *tmp, const char *name)
+{
+	struct stat st;
+
+	if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode))
+		return -EEXIST;
+	return renameat(d->fd, tmp, d->fd, name) < 0 ? -errno : 0;
+}
+
 int cache_dir_write(struct cache_dir *d, const struct cache_disk_name *n, const uint8_t *bytes, size_t size,
 	int64_t stamp, struct buf *why)
 {
@@ -228,8 +243,8 @@ int cache_dir_write(struct cache_dir *d, const struct cache_disk_name *n, const 
 	/* Some file systems say only now that there was no room. */
 	if (close(fd) < 0 && rc == 0)
 		rc = -errno;
-	if (rc == 0 && renameat(d->fd, tmp, d->fd, name) < 0)
-		rc = -errno;
+	if (rc == 0)
+		rc = cache_dir_name(d, tmp, name);
 	if (rc == 0)
 		return 0;
 	unlinkat(d->fd, tmp, 0);
@@ -244,6 +259,13 @@ int cache_dir_sync(struct cache_dir *d)
 /* ---- the rest ---- */
 
 int cache_dir_set_aside(struct cache_dir *d, const struct cache_disk_name *n)
+{
+	char text[CACHE_DISK_NAME];
+
+	return cache_aside_move(&d->aside, cache_disk_name_print(n, text));
+}
+
+int cache_dir_set_bad(struct cache_dir *d, const struct cache_disk_name *n)
 {
 	char text[CACHE_DISK_NAME];
 

@@ -331,5 +331,7 @@ void cache_disk_stats(struct cache_disk *d, struct cache_disk_stats *ret_s)
 	ret_s->bytes = d->index.bytes;
 	ret_s->foreign = d->index.count[CACHE_DISK_FOREIGN];
 	ret_s->queued = (uint64_t)d->n_writes + d->writing;
+	ret_s->aside = (uint64_t)atomic_load(&d->dir.aside.moved);
+	ret_s->strange = (uint64_t)atomic_load(&d->dir.aside.stays);
 	lock_drop(&d->lock);
 }

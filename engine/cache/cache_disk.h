@@ -5,7 +5,8 @@
  * KEY.MODEL.block holds a block's rows and its 128 tokens, KEY.MODEL.state the state at its end; zlib-compressed, with a
  * header (magic, version, model, layout, key, parent key, sizes) and a CRC-32 of everything. A file is written under a
  * temporary name, synced and renamed, so that a crash leaves none half written. A file that is corrupt, short, or of
- * another layout goes to bad/ and is counted; another model's is not read. Bytes on disk and bytes written per second
+ * another layout goes to bad/ and is counted; another model's, which its name tells, is not read. What is no cached file at
+ * all, or does not hold what its name says, goes to aside/, is counted, and is never deleted. Bytes on disk and bytes written per second
  * have limits; what exceeds them is not written, and counted. Another model's files and those in bad/ count as well and
  * are deleted in their turn: the limit is the disk's, and a model that nobody serves any more gives its room back.
  *
@@ -97,6 +98,7 @@ struct cache_disk_stats {
 	uint64_t reads_refused;
 	uint64_t dropped;                 /* files not written: queue or disk full, or what they continue is not there */
 	uint64_t over_rate, deleted, bad, errors; /* files */
+	uint64_t aside, strange;          /* none of ours: moved to aside/; and not moved (cache_aside.h) */
 	char error[192];                  /* the last error or bad file, in words; "" */
 };
 void cache_disk_stats(struct cache_disk *d, struct cache_disk_stats *ret_s);

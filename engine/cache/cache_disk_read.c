@@ -15,12 +15,12 @@
 /* ---- reading ---- */
 
 /* Moves a bad file out of the way, and the oldest of those there off the disk when there are many. */
-static void cache_disk_set_aside(struct cache_disk *d, const struct cache_disk_name *n, uint64_t bytes)
+static void cache_disk_set_bad(struct cache_disk *d, const struct cache_disk_name *n, uint64_t bytes)
 {
 	int rc;
 
 	cache_disk_io_begin(d);
-	rc = cache_dir_set_aside(&d->dir, n);
+	rc = cache_dir_set_bad(&d->dir, n);
 	cache_disk_io_end(d);
 	lock_take(&d->lock);
 	if (rc == 0)
@@ -33,24 +33,31 @@ static void cache_disk_set_aside(struct cache_disk *d, const struct cache_disk_n
 		lock_drop(&d->lock);
 }
 
+/* Has a name of ours and is none of ours: another model's file, or no file at all. */
+static void cache_disk_set_aside(struct cache_disk *d, const struct cache_disk_name *n)
+{
+	cache_disk_io_begin(d);
+	(void)cache_dir_set_aside(&d->dir, n); /* one that stays is counted there */
+	cache_disk_io_end(d);
+}
+
 /* The file turned out not to be what the index says. Only want of memory or descriptors leaves it there. */
 static void cache_disk_not_read(struct cache_disk *d, const struct cache_disk_name *n, int rc, const char *why)
 {
 	struct cache_disk_entry *e;
-	uint64_t bytes;
+	uint64_t strange = 0, bytes;
 
 	lock_take(&d->lock);
 	e = cache_disk_index_find(&d->index, n, CACHE_DISK_OWN);
 	bytes = e ? e->bytes : 0;
 	if (rc == RC_INVALID || rc == RC_UNSUPPORTED || rc == -ENOENT)
 		cache_disk_index_remove(&d->index, &e);
-	if (rc == RC_UNSUPPORTED)
-		cache_disk_index_add(&d->index, n, CACHE_DISK_FOREIGN, bytes, cache_disk_now());
-	else
-		cache_disk_failed(d, rc == RC_INVALID ? &d->stats.bad : &d->stats.errors, n, why);
+	cache_disk_failed(d, rc == RC_INVALID ? &d->stats.bad : rc == RC_UNSUPPORTED ? &strange : &d->stats.errors, n, why);
 	lock_drop(&d->lock);
 	if (rc == RC_INVALID)
-		cache_disk_set_aside(d, n, bytes);
+		cache_disk_set_bad(d, n, bytes);
+	else if (rc == RC_UNSUPPORTED)
+		cache_disk_set_aside(d, n);
 }
 
 static int cache_disk_load(struct cache_disk *d, const struct cache_disk_name *n, struct cache_disk_item *item,

@@ -169,7 +169,7 @@ static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
 	lock_cond_init(&d->moved);
 	list_init(&d->reads);
 	list_init(&d->writes);
-	d->dir = (struct cache_dir){ .fd = -1, .bad_fd = -1 };
+	d->dir = (struct cache_dir){ .fd = -1, .bad_fd = -1, .aside = { .fd = -1 } };
 	d->layout = *o->layout; /* the thread may outlive the model */
 	cache_file_format_init(&d->format, &d->layout, o->model_id);
 	d->model = cache_disk_name_model(o->model_id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cache_disk_faults.c - the disk cache among broken, foreign and hostile files, on full and read-only disks, and killed.
+ * cache_disk_faults.c - the disk cache among broken and foreign files, on full and read-only disks, and killed.
  * Threads: the test's and the disk's. Locks: none. */
 #include "engine/base/rc.h"
 #include "tests/unit/child.h"
@@ -258,74 +258,7 @@ static void another_models_files_make_room_when_they_are_oldest(void **state)
 	assert_true(diskkit_stats(&kit).bytes <= 20000);
 }
 
-/* The name says ours, the header says whose it is. */
-static void another_models_file_under_our_name_is_left_alone(void **state)
-{
-	char theirs[256], ours[256];
-
-	(void)state;
-	kit.options.model_id = DISKKIT_OTHER;
-	put_path(1, 1, 0);
-	diskkit_file(&kit, 1, 0, CACHE_FILE_BLOCK, false, theirs);
-	kit.options.model_id = DISKKIT_MODEL;
-	assert_int_equal(rename(theirs, diskkit_file(&kit, 1, 0, CACHE_FILE_BLOCK, false, ours)), 0);
-	diskkit_open(&kit);
-	expect(0, 0, 0, 1, 1);
-	assert_int_equal(diskkit_stats(&kit).foreign, 1);
-	assert_true(diskkit_exists(ours));
-}
-
-/* ---- a directory of other things ---- */
-
-static void junk_is_left_alone(void **state)
-{
-	static const char *const junk[] = { "x", ".hidden", "core.1", "block", "bad.block", "deadbeef.block",
-		"00112233445566778899aabbccddeeff.00000000.blocks", "\xff\xfe name with \n and \x01" };
-	char path[256], link_to[256];
-
-	(void)state;
-	put_path(1, 2, 2);
-	for (size_t i = 0; i < sizeof junk / sizeof *junk; i++) {
-		snprintf(path, sizeof path, "%s/%s", kit.dir, junk[i]);
-		close(open(path, O_CREAT | O_WRONLY, 0600));
-	}
-	diskkit_file(&kit, 2, 0, CACHE_FILE_BLOCK, false, link_to); /* names of ours that are no files */
-	assert_int_equal(symlink("/etc/passwd", link_to), 0);
-	assert_int_equal(mkdir(diskkit_file(&kit, 2, 1, CACHE_FILE_BLOCK, false, path), 0700), 0);
-	assert_int_equal(mkfifo(diskkit_file(&kit, 2, 2, CACHE_FILE_BLOCK, false, path), 0600), 0);
-	diskkit_open(&kit);
-	assert_int_equal(diskkit_stats(&kit).files, 3);
-	diskkit_whole(&kit, 1, 2, 1);
-	expect(0, 0, 0, 2, 3);
-	diskkit_reopen(&kit);
-	for (size_t i = 0; i < sizeof junk / sizeof *junk; i++) {
-		snprintf(path, sizeof path, "%s/%s", kit.dir, junk[i]);
-		assert_true(diskkit_exists(path));
-	}
-	assert_true(diskkit_exists(link_to));
-}
-
-/* A file turns into something else after its name was read. */
-static void what_became_of_a_file(void **state)
-{
-	char path[3][256];
-
-	(void)state;
-	put_path(1, 1, 0);
-	put_path(2, 1, 0);
-	put_path(3, 1, 0);
-	diskkit_open(&kit);
-	for (uint32_t i = 0; i < 3; i++)
-		assert_int_equal(unlink(diskkit_file(&kit, i + 1, 0, CACHE_FILE_BLOCK, false, path[i])), 0);
-	assert_int_equal(symlink("/dev/zero", path[1]), 0);
-	assert_int_equal(mkfifo(path[2], 0600), 0);
-	expect(0, 0, 1, 1, 1); /* vanished */
-	expect(0, 1, 1, 2, 1); /* not followed */
-	expect(0, 2, 1, 3, 1); /* not waited for */
-	diskkit_write(&kit, 1, 1, 0);
-	diskkit_drain(&kit);
-	diskkit_whole(&kit, 1, 1, -1);
-}
+/* ---- sizes, and what a crash left ---- */
 
 /* A size that no memory has, in the directory or in a header, is not believed. */
 static void huge_files_are_not_read(void **state)
@@ -567,9 +500,6 @@ int main(void)
 		T(a_block_is_read_back_to_check_it),
 		T(another_models_files_are_left_alone),
 		T(another_models_files_make_room_when_they_are_oldest),
-		T(another_models_file_under_our_name_is_left_alone),
-		T(junk_is_left_alone),
-		T(what_became_of_a_file),
 		T(huge_files_are_not_read),
 		T(what_was_half_written_is_removed),
 		T(a_directory_must_be_ours_alone),
