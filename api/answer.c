@@ -22,6 +22,7 @@ struct answer {
 	struct collect collect[ANSWER_MAX_CHOICES]; /* of a whole answer */
 	bool done[ANSWER_MAX_CHOICES];
 	int n, n_done;
+	int each;              /* choices per prompt, one prompt's after the other's */
 	bool begun, ended;
 	double quiet_since;    /* seconds; the last time a stream wrote something */
 };
@@ -44,16 +45,18 @@ static void answer_end(void *arg)
 	free(a);
 }
 
-/* Choices share their prompt: it counts once, and what was cached of it is what the first one found. */
+/* The choices of one prompt share it: it counts once, and what was cached of it is what the first one found. */
 static void answer_usage(const struct answer *a, struct gen_usage *ret_u)
 {
 	struct gen_usage one;
 
-	generation_usage(a->generation[0], ret_u);
-	for (int i = 1; i < a->n; i++) {
+	*ret_u = (struct gen_usage){ 0 };
+	for (int i = 0; i < a->n; i++) {
 		generation_usage(a->generation[i], &one);
 		ret_u->completion_tokens += one.completion_tokens;
 		ret_u->reasoning_tokens += one.reasoning_tokens;
+		ret_u->prompt_tokens += i % a->each ? 0 : one.prompt_tokens;
+		ret_u->cached_tokens += i % a->each ? 0 : one.cached_tokens;
 	}
 }
 
@@ -200,31 +203,33 @@ static int answer_submit_one(struct exchange *x, struct generation_spec *spec, s
 	return rc;
 }
 
-static int answer_submit(struct exchange *x, struct generation_spec *spec, int n, struct answer *a, struct error *err)
+static int answer_submit(struct exchange *x, struct generation_spec *spec, struct answer *a, struct error *err)
 {
 	int rc = 0;
 
-	spec->label = x->label;
+	spec->label = "http";
 	spec->notify = answer_notify;
 	spec->arg = x;
-	for (int i = 0; i < n && !rc; i++) {
+	for (int i = 0; i < a->each && !rc; i++) {
 		rc = answer_submit_one(x, spec, a, err);
 		spec->sampling.seed++;
 	}
 	return rc;
 }
 
-int answer_start(struct exchange *x, struct generation_spec *spec, int n, bool stream, const struct answer_form *as,
-	void *form, struct error *err)
+int answer_start_prompts(struct exchange *x, struct generation_spec *spec, int n_prompts, int n, bool stream,
+	const struct answer_form *as, void *form, struct error *err)
 {
 	struct answer *a = mem_new(sizeof *a);
 	struct exchange_work work = { stream ? answer_stream_step : answer_whole_step, answer_end, a };
-	int rc;
+	int rc = 0;
 
-	must(n >= 1 && n <= ANSWER_MAX_CHOICES);
+	must(n >= 1 && n_prompts >= 1 && n <= ANSWER_MAX_CHOICES && n_prompts <= ANSWER_MAX_CHOICES / n);
 	a->as = as;
 	a->form = form;
-	rc = answer_submit(x, spec, n, a, err);
+	a->each = n;
+	for (int i = 0; i < n_prompts && !rc; i++)
+		rc = answer_submit(x, &spec[i], a, err);
 	if (rc) {
 		answer_end(a);
 		return rc;
@@ -235,4 +240,10 @@ int answer_start(struct exchange *x, struct generation_spec *spec, int n, bool s
 	else
 		exchange_defer(x, &work);
 	return 0;
+}
+
+int answer_start(struct exchange *x, struct generation_spec *spec, int n, bool stream, const struct answer_form *as,
+	void *form, struct error *err)
+{
+	return answer_start_prompts(x, spec, 1, n, stream, as, form, err);
 }

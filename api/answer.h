@@ -33,5 +33,8 @@ struct answer_form {
  * engine_submit(); nothing then runs. */
 int answer_start(struct exchange *x, struct generation_spec *spec, int n, bool stream, const struct answer_form *as,
 	void *form, struct error *err);
+/* The same for several specs, each n times: ANSWER_MAX_CHOICES in all, the first spec's choices first. */
+int answer_start_prompts(struct exchange *x, struct generation_spec *spec, int n_prompts, int n, bool stream,
+	const struct answer_form *as, void *form, struct error *err);
 
 #endif

@@ -28,7 +28,7 @@ static const struct plain_field chat_settings_plain[] = {
 #undef ONLY
 };
 
-static int chat_settings_model(const struct field_at *b, const struct engine *e, struct error *err)
+int chat_settings_model(const struct field_at *b, const struct engine *e, struct error *err)
 {
 	const char *model = engine_model_name(e);
 	int rc = field_string(b, "model", &model, err);

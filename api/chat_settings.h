@@ -11,5 +11,7 @@
 void chat_settings_init(const struct engine *e, struct chat_request *r);
 /* Reads everything of settings_fields.def, and model, seed, stop, logit_bias, best_of and stream_options. */
 int chat_settings_parse(const struct engine *e, const struct field_at *b, struct chat_request *r, struct error *err);
+/* Is the body's model, if it names one, the one that is served? */
+int chat_settings_model(const struct field_at *b, const struct engine *e, struct error *err);
 
 #endif

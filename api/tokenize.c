@@ -4,13 +4,14 @@
 #include "api/body.h"
 #include "api/exchange.h"
 #include "api/chat_request.h"
+#include "api/chat_settings.h"
 #include "api/field.h"
+#include "api/token_list.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/engine.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,42 +76,119 @@ static int tokenize_prompt(struct exchange *x, json_t *body, struct token_ids *i
 
 /* ---- text to tokens ---- */
 
-/* {"text" (or "content", "prompt"): string, "parse_special": false}, or "messages" and what renders them. */
-static int tokenize_text(struct exchange *x, const struct field_at *b, struct token_ids *ids,
-			 struct error *err)
+/* How the tokens are to be told. */
+struct tokenize_form {
+	bool strings; /* a second list with their texts */
+	bool pieces;  /* {"id", "piece"} in place of ids; a piece that is no text is its bytes */
+};
+
+/* The tokenizer adds no token of its own, so that add_special_tokens and add_special have nothing to add. */
+static int tokenize_form(const struct field_at *b, struct tokenize_form *ret_f, struct error *err)
 {
-	static const char *const names[] = { "text", "content", "prompt" };
+	bool skip;
+	int rc;
+
+	*ret_f = (struct tokenize_form){ 0 };
+	if ((rc = field_bool(b, "add_special_tokens", &skip, err)) || (rc = field_bool(b, "add_special", &skip, err)) ||
+	    (rc = field_bool(b, "return_token_strs", &ret_f->strings, err)))
+		return rc;
+	return field_bool(b, "with_pieces", &ret_f->pieces, err);
+}
+
+/* "text" is text, and what spells a control marker in it stays text; "prompt" and "content" are what /v1/completions
+ * would take. "parse_special" says otherwise. */
+static int tokenize_text(struct exchange *x, const struct field_at *b, struct token_ids *ids, struct error *err)
+{
+	static const struct {
+		const char *name;
+		bool special;
+	} names[] = { { "text", false }, { "prompt", true }, { "content", true } };
+	const struct tokenizer *t = engine_tokenizer(x->engine);
 	const char *text = NULL;
 	bool special = false;
-	int rc = field_bool(b, "parse_special", &special, err);
+	int rc = chat_settings_model(b, x->engine, err);
 
-	for (size_t i = 0; !rc && !text && i < mem_countof(names); i++)
-		rc = field_string(b, names[i], &text, err);
-	if (rc)
-		return rc;
-	if (text) {
-		tokenizer_encode(engine_tokenizer(x->engine), text, strlen(text), special, ids);
-		return 0;
+	for (size_t i = 0; !rc && !text && i < mem_countof(names); i++) {
+		special = names[i].special;
+		rc = field_string(b, names[i].name, &text, err);
 	}
-	if (!field_any(b, "messages"))
-		return field_refuse(b, "text", err, RC_INVALID, "missing: give \"text\" or \"messages\"");
-	return tokenize_prompt(x, b->object, ids, err);
+	if (rc || (rc = field_bool(b, "parse_special", &special, err)))
+		return rc;
+	if (!text && !field_any(b, "messages"))
+		return field_refuse(b, "text", err, RC_INVALID, "missing: give \"text\", \"prompt\" or \"messages\"");
+	if (!text)
+		return tokenize_prompt(x, b->object, ids, err);
+	rc = tokenizer_encode(t, text, strlen(text), special, ids);
+	return rc ? error_set(err, rc, NULL, "%s", rc_text(rc)) : 0;
+}
+
+static void tokenize_add_string(struct buf *out, const char *s, size_t n)
+{
+	json_t *v = error_text(s, n);
+	char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+
+	must(text);
+	buf_adds(out, text);
+	free(text);
+	json_decref(v);
+}
+
+static void tokenize_add_piece(struct buf *out, int32_t id, const char *s, size_t n)
+{
+	struct utf8_stream u = { 0 };
+	struct buf clean = { 0 };
+
+	buf_printf(out, "{\"id\":%d,\"piece\":", id);
+	utf8_stream_put(&u, s, n, &clean);
+	utf8_stream_end(&u, &clean);
+	if (clean.len == n && !memcmp(buf_str(&clean), s, n)) {
+		tokenize_add_string(out, s, n);
+	} else {
+		for (size_t i = 0; i < n; i++)
+			buf_printf(out, i ? ",%d" : "[%d", (unsigned char)s[i]);
+		buf_addc(out, ']');
+	}
+	buf_addc(out, '}');
+	buf_fini(&clean);
+}
+
+/* Written directly: as JSON objects a large text's tokens would take 30 times the memory. */
+static void tokenize_add_tokens(struct exchange *x, const struct token_ids *ids, const struct tokenize_form *f,
+	struct buf *out)
+{
+	const struct tokenizer *t = engine_tokenizer(x->engine);
+	const char *s;
+	size_t n;
+
+	buf_printf(out, "{\"count\":%d,\"max_model_len\":%d,\"tokens\":[", ids->n, engine_max_context(x->engine));
+	for (int i = 0; i < ids->n; i++) {
+		buf_adds(out, i ? "," : "");
+		s = tokenizer_bytes(t, ids->id[i], &n);
+		if (f->pieces)
+			tokenize_add_piece(out, ids->id[i], s, n);
+		else
+			buf_printf(out, "%d", ids->id[i]);
+	}
+	buf_adds(out, f->strings ? "],\"token_strs\":[" : "]");
+	for (int i = 0; f->strings && i < ids->n; i++) {
+		buf_adds(out, i ? "," : "");
+		s = tokenizer_bytes(t, ids->id[i], &n);
+		tokenize_add_string(out, s, n);
+	}
+	buf_adds(out, f->strings ? "]}\n" : "}\n");
 }
 
 static int tokenize_tokens(struct exchange *x, const struct field_at *b, struct buf *ret_reply,
 			   struct error *err)
 {
 	struct token_ids ids = { 0 };
-	int rc = tokenize_text(x, b, &ids, err);
+	struct tokenize_form form;
+	int rc = tokenize_form(b, &form, err);
 
-	if (!rc) {
-		/* Written directly: as JSON objects a large text's tokens would take 30 times the memory. */
-		buf_printf(ret_reply, "{\"count\":%d,\"max_model_len\":%d,\"tokens\":[", ids.n,
-			   engine_max_context(x->engine));
-		for (int i = 0; i < ids.n; i++)
-			buf_printf(ret_reply, i ? ",%d" : "%d", ids.id[i]);
-		buf_adds(ret_reply, "]}\n");
-	}
+	if (!rc)
+		rc = tokenize_text(x, b, &ids, err);
+	if (!rc)
+		tokenize_add_tokens(x, &ids, &form, ret_reply);
 	token_ids_fini(&ids);
 	return rc;
 }
@@ -122,59 +200,40 @@ void tokenize_route(struct exchange *x)
 
 /* ---- tokens to text ---- */
 
-static void tokenize_reply_text(struct buf *reply, const char *key, const char *s, size_t len, int count)
+static void tokenize_reply_text(struct buf *reply, const char *const *keys, const char *s, size_t len, int count)
 {
-	json_t *o = json_pack("{s:o, s:i}", key, error_text(s, len), "count", count);
-	char *text;
+	json_t *o = json_object(), *text = error_text(s, len);
 
-	must(o);
-	text = json_dumps(o, JSON_COMPACT);
-	must(text);
-	buf_adds(reply, text);
+	for (; *keys; keys++)
+		must_zero(json_object_set(o, *keys, text));
+	must_zero(json_object_set_new(o, "count", json_integer(count)));
+	json_decref(text);
+	body_print(reply, o);
 	buf_addc(reply, '\n');
-	free(text);
-	json_decref(o);
 }
 
-static int tokenize_ids(struct exchange *x, const struct field_at *b, struct token_ids *ids,
-			struct error *err)
-{
-	int vocab = tokenizer_vocab(engine_tokenizer(x->engine));
-	json_t *tokens = NULL;
-	int rc = field_array(b, "tokens", &tokens, err);
-
-	if (!rc && !tokens)
-		rc = field_refuse(b, "tokens", err, RC_INVALID, "missing");
-	for (size_t i = 0; !rc && i < json_array_size(tokens); i++) {
-		json_t *v = json_array_get(tokens, i);
-		char name[32];
-
-		snprintf(name, sizeof name, "tokens[%zu]", i);
-		if (!json_is_integer(v))
-			rc = field_wrong_type(b, name, v, "an integer", err);
-		else if (json_integer_value(v) < 0 || json_integer_value(v) >= vocab)
-			rc = field_refuse(b, name, err, RC_INVALID, "%lld is not a token id below %d",
-					  (long long)json_integer_value(v), vocab);
-		else
-			token_ids_add(ids, (int32_t)json_integer_value(v));
-	}
-	return rc;
-}
-
-/* {"tokens": [ids], "skip_special": false} */
+/* {"tokens": [ids], "skip_special_tokens": false} */
 static int tokenize_untokens(struct exchange *x, const struct field_at *b, struct buf *ret_reply,
 			     struct error *err)
 {
+	/* As other servers call it, each another way. */
+	static const char *const keys[] = { "text", "prompt", "content", NULL };
+	const struct tokenizer *t = engine_tokenizer(x->engine);
 	struct token_ids ids = { 0 };
 	struct buf text = { 0 };
+	json_t *tokens = NULL;
 	bool skip = false;
-	int rc = field_bool(b, "skip_special", &skip, err);
+	int rc;
 
-	if (!rc)
-		rc = tokenize_ids(x, b, &ids, err);
+	if ((rc = chat_settings_model(b, x->engine, err)) || (rc = field_bool(b, "skip_special", &skip, err)) ||
+	    (rc = field_bool(b, "skip_special_tokens", &skip, err)) || (rc = field_array(b, "tokens", &tokens, err)))
+		return rc;
+	if (!tokens)
+		return field_refuse(b, "tokens", err, RC_INVALID, "missing");
+	rc = token_list_parse(b, "tokens", tokens, t, &ids, err);
 	if (!rc) {
-		tokenizer_decode(engine_tokenizer(x->engine), ids.id, ids.n, skip, &text);
-		tokenize_reply_text(ret_reply, "text", buf_str(&text), text.len, ids.n);
+		tokenizer_decode(t, ids.id, ids.n, skip, &text);
+		tokenize_reply_text(ret_reply, keys, buf_str(&text), text.len, ids.n);
 	}
 	token_ids_fini(&ids);
 	buf_fini(&text);
@@ -204,7 +263,7 @@ static int tokenize_apply(struct exchange *x, const struct field_at *b, struct b
 		error_from_engine(err, rc, &why);
 	prompt_text(p, &text);
 	if (!rc)
-		tokenize_reply_text(ret_reply, "prompt", buf_str(&text), text.len, ids.n);
+		tokenize_reply_text(ret_reply, (const char *const[]){ "prompt", NULL }, buf_str(&text), text.len, ids.n);
 	prompt_free(&p);
 	token_ids_fini(&ids);
 	buf_fini(&text);
