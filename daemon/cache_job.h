@@ -17,6 +17,8 @@ struct cache_job {
 	struct cache_key key;      /* the block that is meant */
 	int max;                   /* blocks to tell of */
 	bool may_read;             /* the peer may know prompts */
+	bool disk;                 /* verify: the disk's blocks too */
+	char id[CACHE_KEY_HEX];    /* verify: the first digits of the one on disk that is meant; "" */
 	struct cache_copy a, b;    /* what is held against each other */
 	long long noted;           /* clock_ms() of the last note of progress */
 	int rc;

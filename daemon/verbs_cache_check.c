@@ -4,6 +4,7 @@
 #include "ctl/cache_diff.h"
 #include "daemon/cache_id.h"
 #include "daemon/cache_job.h"
+#include "daemon/cache_verify_disk.h"
 #include "daemon/verbs.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
@@ -181,16 +182,54 @@ static void cache_verify_others(struct cache_job *j)
 	cache_job_set(j, "tensors", others);
 }
 
-static int cache_verify_sample(struct cache_job *j, const struct cache_entry *e, int n, struct cache_diff *x)
+/* Other bits: is a kernel that says it has ref's the reason? Then the comparison disproves it (beside.h). */
+static int cache_verify_blame(struct cache_job *j)
 {
-	bool named = j->a.n_block > 0;
+	struct engine_compare_options o = { .tokens = j->a.token, .n_tokens = (int)j->a.n_token,
+					    .cancel = &j->job.cancel };
+	struct kset *ref, *active = engine_kset(j->daemon->engine);
+	int r = kset_build(NULL, 0, &ref, &j->why), known = disproved_count();
+	struct compare_result result = { 0 };
+
+	if (r == 0) {
+		o.a.kset = ref;
+		o.b.kset = active;
+		engine_numerics(j->daemon->engine, &o.a.numerics);
+		o.b.numerics = o.a.numerics;
+		r = engine_compare(j->daemon->engine, &o, &result, &j->why);
+		compare_result_fini(&result);
+		kset_unpin(&ref);
+	}
+	kset_unpin(&active);
+	if (r == RC_CANCELLED)
+		return r;
+	cache_job_set(j, "note", json_string(disproved_count() > known ? disproved_newest()->why :
+		r ? "it could not be told whether a kernel is to blame" :
+		"op by op, what is in force and marked exact has ref's bits for these tokens: the block is what is wrong"));
+	buf_clear(&j->why);
+	return 0;
+}
+
+/* The block that is meant, into j->a; it may be of other numbers. *ret_good: the disk's files are. */
+static int cache_verify_pick(struct cache_job *j, const struct cache_entry *e, int n, const uint8_t numbers[32],
+	bool *ret_good)
+{
+	*ret_good = true;
+	if (j->disk)
+		return cache_verify_disk(j, numbers, ret_good);
+	return j->a.n_block ? 0 : cache_verify_draw(j, e, n, numbers);
+}
+
+static int cache_verify_sample(struct cache_job *j, const struct cache_entry *e, int n, struct cache_diff *x,
+	bool *ret_good)
+{
+	bool named = j->a.n_block > 0 || *j->id;
 	uint8_t numbers[32], after[32];
 	char key[CACHE_KEY_HEX];
-	int r = 0;
+	int r;
 
 	cache_verify_active(j, numbers);
-	if (!named)
-		r = cache_verify_draw(j, e, n, numbers);
+	r = cache_verify_pick(j, e, n, numbers, ret_good);
 	if (r)
 		return r;
 	if (!j->a.n_block || memcmp(j->a.entry.numbers, numbers, sizeof numbers)) {
@@ -202,6 +241,8 @@ static int cache_verify_sample(struct cache_job *j, const struct cache_entry *e,
 	cache_verify_active(j, after);
 	if (r == 0 && memcmp(numbers, after, sizeof numbers))
 		return buf_why(&j->why, RC_BUSY, "kernels or parameters changed meanwhile");
+	if (r == 0 && !cache_diff_same(x))
+		r = cache_verify_blame(j);
 	if (r)
 		return r;
 	cache_job_set(j, "recomputed", json_string(cache_key_hex(&j->a.entry.key, key)));
@@ -216,7 +257,7 @@ static int cache_verify_run(struct cache_job *j)
 	json_t *bad = json_array();
 	struct cache_entry *e;
 	int n = cache_tree(j->cache, &e, INT_MAX), r;
-	bool pass;
+	bool pass, good = true;
 
 	cache_job_set(j, "verdict", json_string("fail"));
 	cache_job_set(j, "blocks", json_integer(n));
@@ -224,9 +265,9 @@ static int cache_verify_run(struct cache_job *j)
 	if (n < 0)
 		return buf_why(&j->why, n, "no memory for all blocks");
 	r = cache_verify_hash(j, e, n, bad);
-	r = r ? r : cache_verify_sample(j, e, n, &x);
+	r = r ? r : cache_verify_sample(j, e, n, &x, &good);
 	free(e);
-	pass = json_array_size(bad) == 0 && cache_diff_same(&x);
+	pass = good && json_array_size(bad) == 0 && cache_diff_same(&x);
 	cache_diff_take(&x, j->reply);
 	cache_verify_others(j);
 	cache_job_set(j, "verdict", json_string(pass ? "pass" : "fail"));
@@ -252,9 +293,27 @@ static int cache_check_begin(struct call *c, int (*run)(struct cache_job *j), co
 	return r;
 }
 
+/* A name on disk is looked up there, by ops. */
+static int cache_verify_begin_disk(struct call *c, const char *id, struct buf *why)
+{
+	struct cache_job *j;
+	int r;
+
+	if (strlen(id) >= CACHE_KEY_HEX || strspn(id, "0123456789abcdef") != strlen(id))
+		return buf_why(why, RC_INVALID, "'%.40s' is no block: the first of 32 hex digits are one", id);
+	r = cache_job_new(c, cache_verify_run, &j, why);
+	if (r)
+		return r;
+	j->disk = true;
+	strcpy(j->id, id);
+	return cache_job_submit(&j, c, why);
+}
+
 int verb_cache_verify(struct call *c, json_t **ret_reply, struct buf *why)
 {
 	(void)ret_reply;
+	if (call_flag(c, "disk"))
+		return cache_verify_begin_disk(c, call_string(c, "id", ""), why);
 	return cache_check_begin(c, cache_verify_run, call_string(c, "id", NULL), NULL, why);
 }
 

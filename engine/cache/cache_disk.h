@@ -84,6 +84,8 @@ void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask);
  * the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it is then moved and counted
  * like any bad file. -errno: it could not be read for want of something of ours. */
 int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item, struct buf *why);
+/* The keys of all blocks on disk, in no order; malloc'd, the caller frees. -ENOMEM. Returns the count. */
+int cache_disk_keys(struct cache_disk *d, struct cache_key **ret_k);
 /* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. */
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k);
 /* The same for all of the model's files, and what waits to be written. */

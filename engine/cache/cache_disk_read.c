@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * cache_disk_read.c - blocks read back from disk: a path for the tree, one block for who checks it; bad files are moved.
  * Threads: the disk's; cache_disk_check any. Lock: cache_disk, never during I/O. */
+#include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/cache/cache_disk_priv.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -245,4 +247,30 @@ int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cac
 	else
 		sequence_block_unref(&item.block);
 	return rc;
+}
+
+/* Room for all files, states as well: how many are blocks is not known without a look at each. */
+int cache_disk_keys(struct cache_disk *d, struct cache_key **ret_k)
+{
+	struct cache_key *key;
+	size_t room;
+	int n = 0;
+
+	must_magic(d, CACHE_DISK_MAGIC);
+	lock_take(&d->lock);
+	room = d->index.n;
+	lock_drop(&d->lock);
+	key = room < INT_MAX ? mem_try(room + 1, sizeof *key) : NULL;
+	if (!key)
+		return -ENOMEM;
+	lock_take(&d->lock);
+	for (size_t i = 0; i < d->index.n && (size_t)n < room; i++) {
+		const struct cache_disk_entry *e = d->index.heap[i];
+
+		if (e->place == CACHE_DISK_OWN && e->name.kind == CACHE_FILE_BLOCK)
+			key[n++] = e->name.key;
+	}
+	lock_drop(&d->lock);
+	*ret_k = key;
+	return n;
 }

@@ -324,6 +324,44 @@ def spoil(path):
         f.write(data)
 
 
+def on_disk(tmp):
+    """Every file is read back, one block is computed again; what is bad is named and moved."""
+    conf, cached = os.path.join(tmp, "disk.conf"), os.path.join(tmp, "disk")
+    with open(conf, "w", encoding="utf-8") as f:
+        f.write(f"[cache]\ndisk = {cached}\n")
+    with Daemon("--config", conf) as d:
+        ask(d, FILLER + "Who are you?")
+        blocks = ok(d, "cache", "tree")["blocks"]
+    with Daemon("--config", conf) as d:
+        for b in blocks:  # none is in memory
+            r = ok(d, "cache", "verify", b["key"][:10], "--disk")
+            assert (r["verdict"], r["recomputed"], r["tokens"], r["state"]) == ("pass", b["key"], b["tokens"], b["state"]), r
+            assert (r["blocks"], r["disk_blocks"], r["disk_bad"]) == (0, len(blocks), []) and r["equal"] >= 5, r
+        assert ok(d, "cache", "verify", "--disk")["recomputed"] in [b["key"] for b in blocks]
+        refused(d, 1, "no good block", "cache", "verify", "0" * 32, "--disk")
+        refused(d, 1, "hex digits", "cache", "verify", "xyz", "--disk")
+        ok(d, "param", "set", "index_key=f32")
+        r = ok(d, "cache", "verify", "--disk")
+        assert r["verdict"] == "pass" and "only hashed" in r["note"] and r["disk_blocks"] == len(blocks), r
+        ok(d, "param", "set", "index_key=fp4")
+        last = blocks[-1]["key"]
+        name = next(f for f in os.listdir(cached) if f.startswith(last) and f.endswith(".block"))
+        with open(os.path.join(cached, name), "r+b") as f:
+            f.seek(1000)
+            byte = f.read(1)
+            f.seek(1000)
+            f.write(bytes([byte[0] ^ 1]))
+        r = ok(d, "cache", "verify", "--disk", code=11)
+        assert r["verdict"] == "fail" and [b["key"] for b in r["disk_bad"]] == [last] and r["disk_bad"][0]["why"], r
+        assert r["recomputed"] != last and os.path.exists(os.path.join(cached, "bad", name)), r
+        r = ok(d, "cache", "verify", "--disk")
+        assert r["verdict"] == "pass" and r["disk_blocks"] == len(blocks) - 1, r
+    with open(conf, "w", encoding="utf-8") as f:
+        f.write("[cache]\ndisk = no\n")
+    with Daemon("--config", conf) as d:
+        refused(d, 1, "no cache on disk", "cache", "verify", "--disk")
+
+
 def spoilt(tmp):
     conf, cached = os.path.join(tmp, "conf"), os.path.join(tmp, "cache")
     with open(conf, "w", encoding="utf-8") as f:
@@ -335,6 +373,8 @@ def spoilt(tmp):
     assert all(sum(f.startswith(k) for f in files) == 1 for k in keys) and len(files) == len(keys), (keys, files)
     spoil(os.path.join(cached, next(f for f in files if f.startswith(keys[1]))))
     with Daemon("--config", conf) as d:
+        r = ok(d, "cache", "verify", keys[1], "--disk", code=11)  # also where it lies
+        assert r["disk_bad"] == [] and r["first"]["tensor"] == "layers.2.rows_kv" and "the block is" in r["note"], r
         assert ask(d, FILLER + "Who are you?")[1] > 256  # the checksum is right, so it is used
         assert ok(d, "cache", "stats")["disk"]["bad"] == 0
         assert ok(d, "cache", "verify", keys[0])["verdict"] == "pass"
@@ -363,5 +403,6 @@ with tempfile.TemporaryDirectory() as tmp:
         ambiguous_names(d)
         assert "wug" not in d.log(), "a prompt was logged"
     meanwhile()
+    on_disk(tmp)
     spoilt(tmp)
 print("ok")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Whose mark EXACT is believed: a plugin that says it has ref's bits, and has not for long prompts, shares no cached row
 with ref; once it is caught, nothing that was cached before is found again, by any set and by no later run either."""
+import json
 import os
 import shutil
 
 import plugins
-from daemon import Daemon
+from daemon import PATIENCE, Daemon
 from scenario import by, ok
 from turns import config, fast_kernels
 
@@ -68,6 +69,26 @@ def a_caught_plugin_stays_caught(d):
     assert cached(d) == 0 < cached(d), "it found ref's rows"
 
 
+def verify_finds_who_lies():
+    """Its bits change with the rows it is given, and verifying computes more at once than the request did."""
+    with Daemon(plugins=[]) as d:
+        shutil.copy(plugins.fixture(LIAR), d.plugins)
+        path = os.path.join(d.dir, "conf")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(f"[daemon]\nprefill_chunk = 128\n[plugins]\nload = {LIAR}\ntrial_timeout = {PATIENCE}\n"
+                    f"[kernels]\nuse = norm={LIAR}\n[cache]\ndisk = yes\nwrite_rate = 0\n")
+        d.stop()
+        d.args = ["--config", path]
+        d.start()
+        cached(d)
+        last = ok(d, "cache", "tree")["blocks"][-1]
+        assert last["tokens"] > 300, last
+        code, out, err = d.ctl("--json", "cache", "verify", last["key"])
+        r = json.loads(out.splitlines()[-1])
+        assert code == 11 and r["verdict"] == "fail" and LIAR in r["note"] and not err, (code, r, err)
+        assert row(d, LIAR)["exact"] == "disproved", r
+
+
 def main():
     fast = fast_kernels()
     with Daemon(plugins=["avx2"] if fast else []) as d:
@@ -88,6 +109,7 @@ def main():
         d.stop()
         d.start()
         a_caught_plugin_stays_caught(d)
+    verify_finds_who_lies()
 
 
 main()
