@@ -118,14 +118,31 @@ static bool answer_stream_round(struct exchange *x, struct answer *a)
 	return any;
 }
 
+static void answer_stream_begin(struct answer *a, struct buf *out)
+{
+	struct gen_usage usage;
+
+	if (a->begun)
+		return;
+	a->begun = true;
+	answer_usage(a, &usage);
+	a->as->begin(a->form, &usage, out);
+}
+
+static void answer_stream_quiet(struct answer *a, struct buf *out)
+{
+	if (a->as->quiet)
+		a->as->quiet(a->form, out);
+	else
+		sse_comment(out, "keep-alive");
+}
+
 static void answer_stream_step(struct exchange *x, void *arg, unsigned why)
 {
 	struct answer *a = arg;
 	struct error err = { 0 };
 
-	if (!a->begun)
-		a->as->begin(a->form, &x->out);
-	a->begun = true;
+	answer_stream_begin(a, &x->out);
 	while (!a->ended && x->out.len < ANSWER_BURST && answer_stream_round(x, a))
 		;
 	if (!a->ended && (why & EXCHANGE_STOPPING)) {
@@ -135,7 +152,7 @@ static void answer_stream_step(struct exchange *x, void *arg, unsigned why)
 	} else if (!a->ended && (why & EXCHANGE_TICK) && exchange_gone(x)) {
 		exchange_finish(x);
 	} else if (!x->out.len && clock_s() - a->quiet_since >= http_keep_alive(x->http)) {
-		sse_comment(&x->out, "keep-alive");
+		answer_stream_quiet(a, &x->out);
 	}
 	if (x->out.len)
 		a->quiet_since = clock_s();
@@ -207,7 +224,7 @@ static int answer_submit(struct exchange *x, struct generation_spec *spec, struc
 {
 	int rc = 0;
 
-	spec->label = "http";
+	spec->label = x->label;
 	spec->notify = answer_notify;
 	spec->arg = x;
 	for (int i = 0; i < a->each && !rc; i++) {

@@ -18,11 +18,13 @@ struct answer_form {
 	/* Streams. begin writes what comes before any event; event one event of a choice, also its FINISH where that is one
 	 * a client gets an answer for; end what follows the last choice's FINISH; fail an error instead of all that would
 	 * still come: either is the stream's last act. The usage is that of all choices so far. */
-	void (*begin)(void *form, struct buf *out);
+	void (*begin)(void *form, const struct gen_usage *usage, struct buf *out);
 	void (*event)(void *form, int choice, const struct gen_event *ev, const struct gen_usage *usage,
 		struct buf *out);
 	void (*end)(void *form, const struct gen_usage *usage, struct buf *out);
 	void (*fail)(void *form, const struct error *err, struct buf *out);
+	/* Something to send when the stream was silent for long; NULL: a comment. */
+	void (*quiet)(void *form, struct buf *out);
 	/* Whole answers: the body, from n choices that all came to an answer. */
 	json_t *(*reply)(void *form, const struct collect *choice, int n, const struct gen_usage *usage);
 	void (*free)(void *form);

@@ -10,8 +10,9 @@
 
 #include <stdlib.h>
 
-static void chat_route_begin(void *form, struct buf *out)
+static void chat_route_begin(void *form, const struct gen_usage *usage, struct buf *out)
 {
+	(void)usage;
 	chat_stream_begin(form, out);
 }
 
@@ -46,7 +47,7 @@ static void chat_route_free(void *form)
 }
 
 static const struct answer_form chat_route_form = {
-	chat_route_begin, chat_route_event, chat_route_end, chat_route_fail, chat_route_reply, chat_route_free,
+	chat_route_begin, chat_route_event, chat_route_end, chat_route_fail, NULL, chat_route_reply, chat_route_free,
 };
 
 static int chat_route_answer(struct exchange *x, json_t *body, struct error *err)

@@ -54,6 +54,7 @@ static void collect_end(struct collect *c, const struct gen_event *ev)
 {
 	c->ended = true;
 	c->finish = ev->finish;
+	c->stop = ev->stop;
 	buf_add(&c->detail, ev->text, ev->len);
 	if (!collect_finish_ok(ev->finish))
 		collect_error(ev, &c->error);

@@ -22,6 +22,7 @@ struct collect {
 	struct gen_event *logprob; int n_logprobs; /* GEN_EV_LOGPROB each */
 	bool ended;
 	enum gen_finish finish;
+	int stop;                       /* index of the stop string that ended it; -1 */
 	struct buf detail;              /* of the finish */
 	struct error error;             /* rc != 0: the generation was cancelled or failed */
 	bool open;                      /* internal: call[n_calls] has begun and is no whole call yet */

@@ -11,8 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void completions_route_begin(void *form, struct buf *out)
+static void completions_route_begin(void *form, const struct gen_usage *usage, struct buf *out)
 {
+	(void)usage;
 	completions_begin(form, out);
 }
 
@@ -45,7 +46,7 @@ static void completions_route_free(void *form)
 }
 
 static const struct answer_form completions_route_form = {
-	completions_route_begin, completions_route_event, completions_route_end, completions_route_fail,
+	completions_route_begin, completions_route_event, completions_route_end, completions_route_fail, NULL,
 	completions_route_reply, completions_route_free,
 };
 

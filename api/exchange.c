@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 
 #define EXCHANGE_MAGIC 0xca11f00d
-#define EXCHANGE_MESSAGES "/v1/messages" /* paths below have errors of another form */
+#define EXCHANGE_MESSAGES "/v1/messages" /* it and paths below have errors of another form */
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
 #define EXCHANGE_SWALLOW 8         /* times the body limit: read and thrown away before we cut off */
 
@@ -121,6 +121,14 @@ void exchange_drop_body(struct exchange *x, atomic_size_t *total)
 	x->body_len = x->body_cap = 0;
 }
 
+/* By the path, not by the route: what is refused there before any handler runs looks alike. */
+static bool exchange_messages(const struct exchange *x)
+{
+	size_t n = strlen(EXCHANGE_MESSAGES);
+
+	return !strncmp(x->path, EXCHANGE_MESSAGES, n) && (!x->path[n] || x->path[n] == '/');
+}
+
 /* ---- replies ---- */
 
 static void exchange_header(struct MHD_Response *r, const char *name, const char *value)
@@ -141,6 +149,8 @@ static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Respo
 	must(r && !x->status);
 	x->status = (int)status;
 	exchange_header(r, "x-request-id", x->id);
+	if (exchange_messages(x))
+		exchange_header(r, "request-id", x->id); /* as those clients call it */
 	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && x->allow)
 		exchange_header(r, "Allow", x->allow);
 	if (status == MHD_HTTP_UNAUTHORIZED)
@@ -185,9 +195,7 @@ void exchange_reply(struct exchange *x, unsigned status, json_t *body)
 
 json_t *exchange_error(const struct exchange *x, const struct error *err)
 {
-	/* By the path, not by the route: what is refused there before any handler runs looks alike. */
-	return strncmp(x->path, EXCHANGE_MESSAGES, strlen(EXCHANGE_MESSAGES)) ? error_json(err, x->id) :
-	       error_json_messages(err, x->id);
+	return exchange_messages(x) ? error_json_messages(err, x->id) : error_json(err, x->id);
 }
 
 void exchange_fail(struct exchange *x, const struct error *err)

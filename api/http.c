@@ -29,7 +29,7 @@
 struct http {
 	unsigned magic;
 	struct http_options options;
-	char *version;
+	char *version, *aliases;
 	char address[ENDPOINT_MAX];
 	struct engine *engine;
 	struct keys *keys;            /* NULL: everyone may call */
@@ -78,6 +78,18 @@ bool http_ask(struct http *h, struct question *q)
 	if (h->options.ask)
 		h->options.ask(h->options.ask_arg, q);
 	return h->options.ask != NULL;
+}
+
+bool http_model_alias(const struct http *h, const char *name)
+{
+	const char *s = h->aliases + strspn(h->aliases, " ");
+
+	for (size_t n; *s; s += n + strspn(s + n, " ")) {
+		n = strcspn(s, " ");
+		if (s[n - 1] == '*' ? !strncmp(s, name, n - 1) : strlen(name) == n && !memcmp(s, name, n))
+			return true;
+	}
+	return false;
 }
 
 const char *http_address(const struct http *h)
@@ -200,6 +212,7 @@ static void http_defaults(struct http_options *o)
 {
 	o->listen = o->listen ? o->listen : HTTP_DEFAULT_LISTEN;
 	o->version = o->version ? o->version : "";
+	o->model_aliases = o->model_aliases ? o->model_aliases : "claude-*";
 	o->max_connections = o->max_connections > 0 ? o->max_connections : 256;
 	o->threads = o->threads > 0 ? o->threads : 4;
 	o->max_body = o->max_body ? o->max_body : (size_t)8 << 20;
@@ -259,6 +272,7 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	h->options = *o;
 	http_defaults(&h->options);
 	h->version = mem_strdup(h->options.version);
+	h->aliases = mem_strdup(h->options.model_aliases);
 	h->engine = e;
 	h->traffic = traffic_new();
 	h->started = time(NULL);
@@ -273,7 +287,7 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 		rc = http_guard(h, fd, why);
 	if (!rc && !(h->daemon = http_mhd_start(h, fd)))
 		rc = buf_why(why, RC_INTERNAL, "cannot start the HTTP server on %s", h->address);
-	h->options.listen = h->options.version = h->options.keys = NULL; /* the caller's */
+	h->options.listen = h->options.version = h->options.keys = h->options.model_aliases = NULL; /* the caller's */
 	if (rc) {
 		if (o->listen_fd <= 0 && fd > 0)
 			close(fd);
@@ -376,5 +390,6 @@ void http_stop(struct http **ph)
 	keys_free(&h->keys);
 	traffic_free(&h->traffic);
 	free(h->version);
+	free(h->aliases);
 	free(h);
 }

@@ -23,6 +23,7 @@ struct http_options {
 	const char *keys;          /* path of the key file (keys.h) [everyone may call] */
 	bool allow_no_keys;        /* everyone may call, though other machines can */
 	const char *version;       /* for GET /version [""] */
+	const char *model_aliases; /* other names of the model, separated by blanks, a final * for any rest ["claude-*"] */
 	int max_connections;       /* [256] */
 	int threads;               /* of libmicrohttpd; parsing and tokenizing happen on them [4] */
 	size_t max_body;           /* bytes of one request's body, more is 413 [8 MiB] */

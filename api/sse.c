@@ -11,6 +11,12 @@ void sse_data(struct buf *out, json_t *event)
 	buf_adds(out, "\n\n");
 }
 
+void sse_event(struct buf *out, const char *name, json_t *event)
+{
+	buf_printf(out, "event: %s\n", name);
+	sse_data(out, event);
+}
+
 void sse_comment(struct buf *out, const char *text)
 {
 	buf_printf(out, ": %s\n\n", text);

@@ -2,7 +2,7 @@
  * dump_file.c - writes what cache dump sends to a file of the caller's.
  * Threads: one. Locks: none. */
 #include "ctl/dump_file.h"
-#include "ctl/base64.h"
+#include "engine/base/base64.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 

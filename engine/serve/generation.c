@@ -32,6 +32,7 @@ struct generation {
 	void (*wake)(void *arg); void *wake_arg;
 	atomic_int stop;       /* why; 0: no */
 	atomic_int n_events;
+	int stop_string;       /* index; -1. The engine thread's */
 	struct lock lock;      /* everything below */
 	pthread_cond_t cond;   /* events came, or a notify call ended */
 	struct list events;
@@ -53,6 +54,7 @@ struct generation *generation_new(const struct generation_setup *s)
 	g->id = mem_strdup(s->id);
 	g->notify = s->notify;
 	g->arg = s->arg;
+	g->stop_string = -1;
 	g->wake = s->wake;
 	g->wake_arg = s->wake_arg;
 	lock_init(&g->lock, "generation");
@@ -191,11 +193,17 @@ void generation_put_logprob(struct generation *g, const struct gen_token_logprob
 	generation_put(g, n);
 }
 
+void generation_stop_string(struct generation *g, int index)
+{
+	g->stop_string = index;
+}
+
 void generation_finish(struct generation *g, enum gen_finish finish, int rc, const char *detail)
 {
 	struct generation_node *n = generation_node_new(GEN_EV_FINISH, 0, detail, strlen(detail));
 
 	n->ev.finish = finish;
+	n->ev.stop = g->stop_string;
 	n->ev.rc = rc;
 	generation_put(g, n);
 	generation_flush(g);

@@ -56,6 +56,7 @@ struct gen_event {
 	bool lp_reasoning;            /* that token belongs to the reasoning */
 	int n_top;
 	struct gen_token_logprob *top;
+	int stop;                     /* FINISH: the stop string that ended it, by its index; -1 */
 	enum gen_finish finish;       /* FINISH: `rc` for GEN_ERROR; text is a detail: the error, or "eos", */
 	int rc;                       /* "stop_string", "max_tokens", "context", "incomplete_tool_call", ... */
 };

@@ -30,6 +30,8 @@ void generation_put_tool(struct generation *g, int call, const char *name, size_
 void generation_put_tool_end(struct generation *g, int call);
 void generation_put_logprob(struct generation *g, const struct gen_token_logprob *lp, bool reasoning,
 			    const struct gen_token_logprob *top, int n_top);
+/* That stop string ended it, which the last event will say. */
+void generation_stop_string(struct generation *g, int index);
 /* The last event, once; also flushes. */
 void generation_finish(struct generation *g, enum gen_finish finish, int rc, const char *detail);
 void generation_flush(struct generation *g);

@@ -351,6 +351,7 @@ static void request_complete(struct request *r, enum completion_why cause, struc
 	struct completion_verdict v;
 
 	completion_end(r->parser, cause, &v);
+	generation_stop_string(r->gen, v.stop);
 	*ret_end = (struct request_end){ .finish = v.finish, .flags = v.flags };
 	buf_adds(&ret_end->detail, v.detail);
 }

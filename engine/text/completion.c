@@ -257,5 +257,6 @@ void completion_end(struct completion *c, enum completion_why why, struct comple
 		c->flags |= COMPLETION_NO_END;
 	ret_v->finish = completion_finish(c, why, &ret_v->detail);
 	ret_v->n_calls = c->n_calls;
+	ret_v->stop = c->stopped ? stop_match_found(c->stop) : -1;
 	ret_v->flags = c->stopped ? c->stop_flags : c->flags;
 }

@@ -108,6 +108,7 @@ struct completion_verdict {
 	 * "tool_call_without_tools" (eos), "only_reasoning" (eos without content or calls), "empty". */
 	const char *detail;
 	int n_calls;            /* whole calls */
+	int stop;               /* the stop string that ended it, by its index; -1 */
 	unsigned flags;         /* enum completion_flag */
 };
 

@@ -20,6 +20,7 @@ struct stop_pattern {
 struct stop_match {
 	struct stop_pattern p[GEN_MAX_STOPS];
 	int n;
+	int found;       /* index of the one found; -1 */
 	struct buf held; /* the longest suffix of the text that begins a pattern */
 };
 
@@ -67,6 +68,7 @@ int stop_match_new(const char *const *stop, int n, struct stop_match **ret_m, st
 	}
 	m = mem_new(sizeof *m);
 	m->n = n;
+	m->found = -1;
 	for (i = 0; i < n; i++)
 		stop_pattern_init(&m->p[i], stop[i], strlen(stop[i]));
 	*ret_m = m;
@@ -110,8 +112,10 @@ bool stop_match_put(struct stop_match *m, const char *text, size_t len, struct b
 			stop_pattern_step(p, text[i]);
 			if (p->matched > keep)
 				keep = p->matched;
-			if (p->matched == p->len && p->len > hit)
+			if (p->matched == p->len && p->len > hit) {
 				hit = p->len;
+				m->found = k;
+			}
 		}
 		if (hit) {
 			stop_match_release(m, hit, out);
@@ -125,6 +129,11 @@ bool stop_match_put(struct stop_match *m, const char *text, size_t len, struct b
 	if (m->held.len)
 		stop_match_release(m, keep, out);
 	return false;
+}
+
+int stop_match_found(const struct stop_match *m)
+{
+	return m->found;
 }
 
 void stop_match_flush(struct stop_match *m, struct buf *out)

@@ -20,6 +20,8 @@ void stop_match_free(struct stop_match **m);
 /* Appends to `out` what can no longer be part of a stop string; every byte put comes out once, but for the
  * stop string found and what follows it. True when one was found (the first to end; of those the longest). */
 bool stop_match_put(struct stop_match *m, const char *text, size_t len, struct buf *out);
+/* Which of the strings that was, by its index; -1: none so far. */
+int stop_match_found(const struct stop_match *m);
 /* No more text will follow what was put: appends what was held back, and starts afresh. */
 void stop_match_flush(struct stop_match *m, struct buf *out);
 

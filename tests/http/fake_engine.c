@@ -164,6 +164,7 @@ static void fake_put(struct generation *g, struct gen_event ev, const char *text
 	struct fake_event *fe = mem_new(sizeof *fe);
 
 	fe->ev = ev;
+	fe->ev.stop--; /* zero is no stop string */
 	fe->ev.len = len;
 	fe->ev.text = mem_strndup(text, len);
 	if (len >= 2 && !memcmp(text + len - 2, "\\0", 2))
@@ -236,6 +237,11 @@ static void fake_step(struct generation *g, const char *s, size_t len)
 	case 'L': fake_logprob(g, text, true); break;
 	case 's': fake_finish(g, GEN_STOP, 0, "eos"); break;
 	case 'n': fake_finish(g, GEN_LENGTH, 0, "max_tokens"); break;
+	case 'S':
+		fake_put(g, (struct gen_event){ .kind = GEN_EV_FINISH, .finish = GEN_STOP, .stop = atoi(text) + 1 },
+			 "stop_string", strlen("stop_string"));
+		break;
+	case 'o': fake_finish(g, GEN_LENGTH, 0, "context"); break;
 	case 'i': fake_finish(g, GEN_LENGTH, 0, "incomplete_tool_call"); break;
 	case 't': fake_finish(g, GEN_TOOL_CALLS, 0, "tool_calls"); break;
 	case 'x': fake_finish(g, GEN_ERROR, RC_KERNEL, text); break;

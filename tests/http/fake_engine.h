@@ -10,6 +10,7 @@
  *   rTEXT reasoning   cTEXT content   bNAME begin a call   aTEXT its arguments   e end it
  *   lID a token's logprob   LID the same, of reasoning   *N repeat the previous step N more times
  *   w wait for fake_engine_release() or a cancel
+ *   SN finish stop by stop string N   o finish length, the context is full
  *   s finish stop   n finish length   t finish tool_calls   i finish length, incomplete_tool_call
  *   xTEXT finish with RC_KERNEL   y finish cancelled by the operator   z since the server stops
  *   yN the same, in choice N only   d content: the choice's number

@@ -57,6 +57,21 @@ class Stream:
                 assert text.startswith("data: "), text
                 yield text[6:]
 
+    def named(self):
+        """(name, data as JSON) of each event, of the protocols that name theirs."""
+        name = None
+        while (text := self.line()) is not None:
+            if text.startswith(":"):
+                self.comments += 1
+            elif text.startswith("event: "):
+                assert name is None, text
+                name = text[7:]
+            else:
+                assert name and text.startswith("data: "), text
+                yield name, json.loads(text[6:])
+                name = None
+        assert name is None, name
+
     def vanish(self):
         """Drops the connection as a killed client does."""
         self.socket.shutdown(socket.SHUT_RDWR)
@@ -93,6 +108,12 @@ class Client:
 
     def stream(self, body, path="/v1/chat/completions", timeout=60, headers=None):
         return Stream(self.port, path, {**body, "stream": True}, timeout, headers)
+
+    def anthropic(self, **kw):
+        anthropic = need("anthropic")
+        kw.setdefault("max_retries", 0)
+        kw.setdefault("timeout", 60)
+        return anthropic.Anthropic(base_url=self.url, api_key="unused", **kw)
 
     def openai(self, **kw):
         openai = need("openai")

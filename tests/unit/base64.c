@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * base64.c - bytes as text and back: RFC 4648's own vectors, every length and byte, and what is no base64.
  * Threads: main. Locks: none. */
-#include "ctl/base64.h"
+#include "engine/base/base64.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 

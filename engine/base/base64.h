@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * base64.h - bytes as text (RFC 4648 section 4), for parts of files in replies.
+ * base64.h - bytes as text (RFC 4648 section 4).
  * Threads: any. Locks: none. */
-#ifndef CTL_BASE64_H
-#define CTL_BASE64_H
+#ifndef BASE_BASE64_H
+#define BASE_BASE64_H
 
 #include "engine/base/buf.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * base64.c - bytes as text (RFC 4648 section 4), for parts of files in replies.
+ * base64.c - bytes as text (RFC 4648 section 4).
  * Threads: any. Locks: none. */
-#include "ctl/base64.h"
+#include "engine/base/base64.h"
 #include "engine/base/rc.h"
 
 #include <stdint.h>

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ * anthropic_route.c - Anthropic's POST /v1/messages and /v1/messages/count_tokens.
+ * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
+#include "api/anthropic_answer.h"
+#include "api/anthropic_request.h"
+#include "api/ask.h"
+#include "api/body.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+
+typedef int anthropic_route_f(struct exchange *x, json_t *body, struct error *err);
+
+static void anthropic_route_run(struct exchange *x, anthropic_route_f *f)
+{
+	struct error err = { 0 };
+	json_t *body = NULL;
+	int rc = body_parse(x->body, x->body_len, &body, &err);
+
+	if (!rc)
+		rc = f(x, body, &err);
+	if (rc)
+		exchange_fail(x, &err);
+	error_fini(&err);
+	json_decref(body);
+}
+
+static int anthropic_route_answer(struct exchange *x, json_t *body, struct error *err)
+{
+	struct anthropic_request r;
+	struct anthropic_answer *a;
+	int rc = anthropic_request_parse(x, body, false, &r, err);
+
+	if (rc)
+		return rc;
+	a = mem_new(sizeof *a);
+	*a = (struct anthropic_answer){ .engine = x->engine, .id = x->id, .omit = r.omit,
+					.stops = json_incref(json_object_get(body, "stop_sequences")) };
+	rc = answer_start(x, &r.spec, 1, r.stream, &anthropic_answer_form, a, err);
+	if (rc)
+		anthropic_request_error(&r, err);
+	anthropic_request_fini(&r);
+	return rc;
+}
+
+void anthropic_route(struct exchange *x)
+{
+	anthropic_route_run(x, anthropic_route_answer);
+}
+
+static int anthropic_route_tokens(struct exchange *x, json_t *body, struct error *err)
+{
+	struct anthropic_request r;
+	json_t *reply;
+	int n = 0, rc = anthropic_request_parse(x, body, true, &r, err);
+
+	if (rc)
+		return rc;
+	rc = ask_count(x, &r.spec, &n, err);
+	if (rc) {
+		anthropic_request_error(&r, err);
+	} else {
+		reply = json_pack("{s:i}", "input_tokens", n);
+		must(reply);
+		exchange_reply(x, MHD_HTTP_OK, reply);
+	}
+	anthropic_request_fini(&r);
+	return rc;
+}
+
+void anthropic_count(struct exchange *x)
+{
+	anthropic_route_run(x, anthropic_route_tokens);
+}
