@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * cache.c - the prefix cache: paths of prompts, looked up, resumed from, published along, released.
+ * cache.c - the prefix cache: paths of prompts, looked up, resumed from, released.
  * Threads: any. Lock: cache. */
 #include "engine/cache/cache.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/cache/cache_finite.h"
 #include "engine/cache/cache_priv.h"
 
 #include <errno.h>
@@ -19,7 +21,9 @@ int cache_new(const struct cache_options *o, struct cache **ret_c)
 	lock_init(&c->lock, "cache");
 	c->o = *o;
 	c->node_bytes = sequence_block_bytes(o->layout) + sizeof(struct cache_node) + 4 * sizeof(void *);
+	c->state_bytes = sequence_state_bytes(o->layout, (o->layout->window / SEQUENCE_BLOCK + 1) * SEQUENCE_BLOCK);
 	list_init(&c->roots);
+	list_init(&c->fetches);
 	list_init(&c->idle);
 	list_init(&c->states);
 	lock_cond_init(&c->no_fetch);
@@ -42,7 +46,8 @@ void cache_free(struct cache **pc)
 	cache_kill_idle(c, &dead);
 	lock_drop(&c->lock);
 	cache_bury(&dead);
-	must(list_empty(&c->roots) && c->stats.bytes == 0 && c->held_bytes == 0);
+	must(list_empty(&c->fetches) && c->n_doubt == 0);
+	must(list_empty(&c->roots) && c->stats.bytes == 0 && c->held_bytes == 0 && c->promised == 0);
 	must_zero(pthread_cond_destroy(&c->no_fetch));
 	lock_fini(&c->lock);
 	free(c->bucket);
@@ -95,6 +100,16 @@ static struct cache_node *cache_resumable(struct cache_node *end, int64_t n)
 	return end;
 }
 
+void cache_go_on_at(struct cache *c, struct cache_path *p, struct cache_node *n)
+{
+	long long now = cache_now(c);
+
+	must(p->resume == n);
+	cache_hold(c, n, now);
+	cache_unhold(c, p->at, now);
+	p->at = n;
+}
+
 /* The tokens that are there under other numbers, in whole blocks. */
 static int64_t cache_other_numbers(struct cache *c, const struct cache_root *own, const int32_t *token, int64_t n)
 {
@@ -143,42 +158,97 @@ static enum cache_miss cache_why(struct cache *c, const struct cache_node *end, 
 void cache_conclude(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n)
 {
 	struct cache_find *f = &p->find;
+	int64_t held = (int64_t)p->end->depth * SEQUENCE_BLOCK;
+	const struct cache_node *end = cache_node_walk(p->end, token + held, n - held);
 
 	f->waiting = false;
 	f->reused = (int64_t)p->at->depth * SEQUENCE_BLOCK;
-	f->matched = (int64_t)p->end->depth * SEQUENCE_BLOCK;
-	f->diff_token = cache_diff(p->end, token, n);
-	f->miss = p->broken ? CACHE_BROKEN : cache_why(c, p->end, token, n, f);
+	f->matched = (int64_t)end->depth * SEQUENCE_BLOCK;
+	f->diff_token = cache_diff(end, token, n);
+	f->miss = p->broken ? CACHE_BROKEN : cache_why(c, end, token, n, f);
 	if (f->miss == CACHE_COLD)
 		f->diff_token = -1;
 }
 
-/* Fills the path and its find; everything that it names is held. */
-static void cache_search(struct cache *c, struct cache_path *p, const uint8_t numbers[32], const int32_t *token,
-	int64_t n)
+/* Holds no more than fits beside what others hold and were promised: what is held already costs nothing. */
+static bool cache_holdable(const struct cache *c, size_t more)
 {
-	long long now = cache_now(c);
-	struct cache_node *root = cache_hold_root(c, numbers, now);
+	return more == 0 || c->held_bytes + c->promised + more <= c->o.bytes;
+}
 
-	p->end = cache_node_walk(root, token, n);
-	p->at = cache_resumable(p->end, n);
-	cache_hold(c, p->end, now);
-	cache_hold(c, p->at, now);
-	cache_unhold(c, root, now);
-	if (p->at->depth > 0) {
-		p->resume = p->at;
-		cache_state_pin(c, p->resume);
+static void cache_search_at(struct cache *c, struct cache_path *p, struct cache_node *found, int64_t n, long long now)
+{
+	struct cache_node *at = cache_resumable(found, n);
+
+	while (at->depth > p->at->depth &&
+	       !cache_holdable(c, cache_hold_bytes(c, at) + (at->state_pins ? 0 : c->state_bytes)))
+		at = cache_resumable(at->parent, n);
+	if (at->depth <= p->at->depth)
+		return;
+	cache_hold(c, at, now);
+	must(cache_keep_state(c, p, &p->resume, at, NULL, NULL));
+	cache_go_on_at(c, p, at);
+	cache_unhold(c, at, now);
+}
+
+static void cache_search_end(struct cache *c, struct cache_path *p, struct cache_node *end, long long now)
+{
+	size_t more = cache_hold_bytes(c, end), room = p->resume ? 0 : c->state_bytes;
+
+	for (; more && !cache_holdable(c, more + room); end = end->parent)
+		more -= c->node_bytes;
+	if (end->depth <= p->end->depth)
+		return;
+	cache_hold(c, end, now);
+	cache_unhold(c, p->end, now);
+	p->end = end;
+}
+
+void cache_search(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n)
+{
+	struct cache_node *found = cache_node_walk(&p->at->root->node, token, n);
+	long long now = cache_now(c);
+
+	cache_search_at(c, p, found, n, now);
+	cache_search_end(c, p, found, now);
+}
+
+void cache_trim(struct cache *c, struct cache_path *p, long long now)
+{
+	size_t room = p->resume ? 0 : c->state_bytes;
+
+	while (p->end->depth > p->at->depth && !cache_holdable(c, room)) {
+		struct cache_node *end = p->end;
+
+		cache_hold(c, p->end = end->parent, now);
+		cache_unhold(c, end, now);
 	}
-	cache_conclude(c, p, token, n);
+}
+
+/* The find of one of the lookups, counted or taken back. */
+static void cache_recount(struct cache *c, const struct cache_find *f, bool back)
+{
+	c->stats.hits += (f->reused > 0) * (back ? -1ull : 1);
+	c->stats.tokens_reused += (uint64_t)(back ? -f->reused : f->reused);
+	c->stats.miss[f->miss] += back ? -1ull : 1;
 }
 
 void cache_count(struct cache *c, const struct cache_find *f, int64_t n)
 {
 	c->stats.lookups++;
-	c->stats.hits += f->reused > 0;
 	c->stats.tokens_asked += (uint64_t)n;
-	c->stats.tokens_reused += (uint64_t)f->reused;
-	c->stats.miss[f->miss]++;
+	cache_recount(c, f, false);
+}
+
+static void cache_find_first(struct cache *c, struct cache_path *p, const uint8_t numbers[32], const int32_t *token,
+	int64_t n)
+{
+	long long now = cache_now(c);
+
+	p->at = p->end = cache_hold_root(c, numbers, now);
+	cache_hold(c, p->end, now);
+	cache_search(c, p, token, n);
+	cache_conclude(c, p, token, n);
 }
 
 void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n,
@@ -188,13 +258,12 @@ void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *tok
 
 	p->find = (struct cache_find){ .miss = CACHE_OFF, .diff_token = -1 };
 	lock_take(&c->lock);
-	p->stopped = c->o.bytes == 0;
-	if (!p->stopped)
-		cache_search(c, p, numbers, token, n);
+	if (c->o.bytes)
+		cache_find_first(c, p, numbers, token, n);
 	lock_drop(&c->lock);
 	*ret_p = p;
 	/* What is coming is counted when it has come. */
-	if (c->o.disk && !p->stopped && cache_fetch_start(c, p, token, n, ret_f))
+	if (c->o.disk && p->at && cache_fetch_start(c, p, token, n, ret_f))
 		return;
 	lock_take(&c->lock);
 	cache_count(c, &p->find, n);
@@ -202,154 +271,147 @@ void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *tok
 	*ret_f = p->find;
 }
 
+/* The highest node that is held by the path and that something failed on. */
+static struct cache_node *cache_doubted(const struct cache *c, const struct cache_path *p)
+{
+	struct cache_node *top = NULL, *from[] = { p->at, p->end };
+
+	for (int i = 0; i < 2 && c->n_doubt; i++)
+		for (struct cache_node *n = from[i]; n; n = n->parent)
+			if (n->doubt && (!top || n->depth < top->depth))
+				top = n;
+	return top;
+}
+
+/* Lets go of all that the path holds. What is doubted goes when nobody holds it any more. */
+static void cache_let_go(struct cache *c, struct cache_path *p, long long now, struct cache_dead *doubted)
+{
+	struct cache_node *top = cache_doubted(c, p);
+
+	if (p->resume)
+		cache_state_unpin(c, p->resume, now);
+	if (p->keep)
+		cache_state_unpin(c, p->keep, now);
+	if (p->at)
+		cache_unhold(c, p->at, now);
+	if (p->end)
+		cache_unhold(c, p->end, now);
+	must(cache_promise(c, p, 0));
+	p->at = p->end = p->resume = p->keep = p->from = NULL;
+	if (top && top->holds == 0)
+		cache_kill_below(c, top, doubted);
+}
+
+/* What it found is not to be used any more: looks for what is. */
+static void cache_find_anew(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n,
+	struct cache_dead *doubted)
+{
+	struct cache_node *root = &p->at->root->node;
+	long long now = cache_now(c);
+
+	cache_hold(c, root, now);
+	cache_hold(c, root, now);
+	cache_let_go(c, p, now, doubted);
+	p->at = p->end = root;
+	cache_search(c, p, token, n);
+}
+
+void cache_look_again(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n, struct cache_find *ret_f)
+{
+	struct cache_dead doubted = { 0 };
+
+	lock_take(&c->lock);
+	must(!p->from && !p->keep && !p->fetch);
+	if (p->at) {
+		cache_recount(c, &p->find, true);
+		if (cache_doubted(c, p))
+			cache_find_anew(c, p, token, n, &doubted);
+		else
+			cache_search(c, p, token, n);
+		cache_conclude(c, p, token, n);
+		cache_recount(c, &p->find, false);
+	}
+	*ret_f = p->find;
+	lock_drop(&c->lock);
+	cache_disk_forget(c, &doubted, false);
+	cache_bury(&doubted);
+}
+
 /* ---- resuming ---- */
 
+/* Nobody finds the node any more, if it is to be doubted. */
+static void cache_doubt(struct cache *c, struct cache_node *n, bool doubt)
+{
+	c->n_doubt += doubt && !n->doubt;
+	c->stats.distrusted += doubt && !n->doubt;
+	n->doubt = n->doubt || doubt;
+}
+
 /* What is held does not change, so that the blocks are collected without the lock. */
-static int cache_resume_from(const struct cache_node *node, struct sequence *s)
+static int cache_resume_from(struct cache *c, const struct cache_node *node, struct sequence *s)
 {
 	struct sequence_block **block = mem_try((size_t)node->depth, sizeof *block);
-	int rc = -ENOMEM;
+	int rc;
 
 	if (!block)
-		return rc;
+		return -ENOMEM;
 	for (const struct cache_node *n = node; n->depth > 0; n = n->parent)
 		block[n->depth - 1] = n->block;
-	rc = sequence_resume(s, block, node->state);
+	rc = cache_finite_state(c->o.layout, node->state) ? sequence_resume(s, block, node->state) : RC_INVALID;
 	free(block);
 	return rc;
 }
 
-/* The next block is published under n. */
-static void cache_move(struct cache *c, struct cache_path *p, struct cache_node *n, long long now)
+/* Nothing is reused, for this reason. */
+static void cache_resume_none(struct cache *c, struct cache_path *p, enum cache_miss miss, long long now)
 {
-	cache_hold(c, n, now);
+	struct cache_node *root = &p->at->root->node;
+
+	cache_hold(c, root, now);
 	cache_unhold(c, p->at, now);
-	p->at = n;
-	if (n != p->end)
-		return;
-	cache_unhold(c, p->end, now);
-	p->end = NULL;
+	p->at = root;
+	cache_recount(c, &p->find, true);
+	p->find.reused = 0;
+	p->find.miss = miss;
+	cache_recount(c, &p->find, false);
 }
 
-int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s)
+int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s, struct cache_find *ret_f)
 {
 	struct cache_node *from = p->resume;
 	struct cache_dead dead = { 0 };
 	long long now;
-	int rc;
+	int rc = 0;
 
 	must(!p->find.waiting);
-	if (!from)
-		return 0;
-	rc = cache_resume_from(from, s);
-	cache_disk_refill(c, from);
-	p->resume = NULL;
-	lock_take(&c->lock);
-	now = cache_now(c);
-	cache_state_unpin(c, from, now);
-	if (rc < 0) {
-		cache_move(c, p, &from->root->node, now);
-		c->stats.hits--;
-		c->stats.tokens_reused -= (uint64_t)p->find.reused;
-		p->find.reused = 0;
+	if (from) {
+		rc = cache_resume_from(c, from, s);
+		if (rc == 0)
+			cache_disk_refill(c, from);
+		lock_take(&c->lock);
+		now = cache_now(c);
+		p->resume = NULL;
+		if (rc == 0) {
+			p->from = p->keep = from; /* pinned as before */
+		} else {
+			cache_state_unpin(c, from, now);
+			cache_doubt(c, from, rc != -ENOMEM);
+			cache_resume_none(c, p, rc == -ENOMEM ? CACHE_NO_MEMORY : CACHE_BROKEN, now);
+		}
+		cache_shrink(c, &dead);
+		lock_drop(&c->lock);
+		cache_bury(&dead);
 	}
-	cache_shrink(c, &dead);
-	lock_drop(&c->lock);
-	cache_bury(&dead);
+	*ret_f = p->find;
 	return rc;
 }
 
-/* ---- publishing ---- */
-
-/* A node for the block after the path's last, not yet in the tree. */
-static struct cache_node *cache_node_of(const struct cache_path *p, const int32_t *token, const struct sequence *s)
+void cache_distrust(struct cache *c, struct cache_path *p)
 {
-	struct cache_node *n = mem_new(sizeof *n);
-
-	n->block = sequence_share(s, p->at->depth);
-	memcpy(n->token, token, sizeof n->token);
-	cache_key_next(&p->at->key, token, &n->key);
-	return n;
-}
-
-/* Puts the new node under the path's last, unless another was faster or there is no room. */
-static struct cache_node *cache_grow(struct cache *c, struct cache_path *p, struct cache_node **fresh,
-	struct cache_dead *dead)
-{
-	struct cache_node *n = cache_node_child(p->at, (*fresh)->token);
-
-	if (n)
-		return n;
-	if (!cache_make_room(c, c->node_bytes, dead)) {
-		p->stopped = true;
-		c->stats.refused++;
-		return NULL;
-	}
-	n = *fresh;
-	*fresh = NULL;
-	cache_node_insert(c, p->at, n);
-	c->stats.published++;
-	return n;
-}
-
-static void cache_keep_state(struct cache *c, struct cache_node *n, struct sequence_state *st,
-	struct cache_dead *dead)
-{
-	size_t bytes = sequence_state_bytes(c->o.layout, sequence_state_edge(st));
-
-	if (n->state)
-		cache_state_touch(c, n, cache_now(c));
-	else if (cache_make_room(c, bytes, dead))
-		cache_state_attach(c, n, sequence_state_ref(st), cache_now(c));
-	else
-		c->stats.refused++;
-}
-
-void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK],
-	const struct sequence *s, struct sequence_state *state)
-{
-	struct cache_dead dead = { 0 };
-	struct cache_node *n, *fresh = NULL;
-
-	if (p->stopped)
-		return;
-	must(!p->resume && !p->find.waiting);
 	lock_take(&c->lock);
-	n = cache_node_child(p->at, token);
-	if (n) {
-		c->stats.duplicates++;
-	} else {
-		lock_drop(&c->lock);
-		fresh = cache_node_of(p, token, s);
-		lock_take(&c->lock);
-		n = cache_grow(c, p, &fresh, &dead);
-	}
-	if (n)
-		cache_move(c, p, n, cache_now(c));
-	if (n && state)
-		cache_keep_state(c, n, state, &dead);
+	if (p->from)
+		cache_doubt(c, p->from, true);
 	lock_drop(&c->lock);
-	if (n)
-		cache_disk_publish(c, n, state);
-	if (fresh) {
-		fresh->next = dead.node;
-		dead.node = fresh;
-	}
-	cache_bury(&dead);
-}
-
-void cache_publish_state(struct cache *c, struct cache_path *p, struct sequence_state *state)
-{
-	struct cache_dead dead = { 0 };
-
-	if (p->stopped || sequence_state_edge(state) != (int64_t)p->at->depth * SEQUENCE_BLOCK)
-		return;
-	must(!p->resume && !p->find.waiting);
-	lock_take(&c->lock);
-	cache_keep_state(c, p->at, state, &dead);
-	lock_drop(&c->lock);
-	cache_disk_publish(c, p->at, state);
-	cache_bury(&dead);
 }
 
 int64_t cache_path_blocks(const struct cache_path *p)
@@ -371,26 +433,20 @@ static void cache_touch_last_state(struct cache *c, const struct cache_path *p, 
 void cache_release(struct cache *c, struct cache_path **pp)
 {
 	struct cache_path *p = *pp;
-	struct cache_dead dead = { 0 };
-	struct cache_find last;
-	long long now;
+	struct cache_dead dead = { 0 }, doubted = { 0 };
 
 	*pp = NULL;
 	if (!p)
 		return;
-	cache_give_up(c, p, &last);
+	cache_fetch_cancel(c, p);
 	lock_take(&c->lock);
-	now = cache_now(c);
-	if (p->resume)
-		cache_state_unpin(c, p->resume, now);
-	if (p->at) {
-		cache_touch_last_state(c, p, now);
-		cache_unhold(c, p->at, now);
-	}
-	if (p->end)
-		cache_unhold(c, p->end, now);
+	if (p->at)
+		cache_touch_last_state(c, p, cache_now(c));
+	cache_let_go(c, p, cache_now(c), &doubted);
 	cache_shrink(c, &dead);
 	lock_drop(&c->lock);
+	cache_disk_forget(c, &doubted, false);
+	cache_bury(&doubted);
 	cache_bury(&dead);
 	free(p);
 }

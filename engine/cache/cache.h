@@ -6,7 +6,8 @@
  * needs, and the request's own blocks are published under it step by step, after the step that filled them has
  * committed. An abort or an error just lets the path go. Budgets hold before anything is inserted: of states and leaves
  * the longest unused goes first, and of those last used together the state; pinned ones never. What does not fit is not
- * kept. */
+ * kept; but of what is kept of a path, something can always be gone on from: it leaves room for a state, and keeps its
+ * latest one pinned. */
 #ifndef ENGINE_CACHE_H
 #define ENGINE_CACHE_H
 
@@ -39,9 +40,10 @@ enum cache_miss {
 	CACHE_COLD,         /* nothing begins like this */
 	CACHE_NUMBERS,      /* it does under other numbers: kernels or parameters changed */
 	CACHE_DIFFERS,      /* from diff_token on the prompt is another */
-	CACHE_NO_STATE,     /* its blocks are there, but the state at their end was evicted */
+	CACHE_NO_STATE,     /* its blocks are there, but the state at their end was evicted, or there is no room to hold it */
 	CACHE_ENDED,        /* all that was cached of it was reused; the rest is new */
-	CACHE_BROKEN,       /* a block could not be read back; see the counters */
+	CACHE_BROKEN,       /* a block could not be read back, or was no numbers; see the counters */
+	CACHE_NO_MEMORY,    /* it was there, but there was no memory for the sequence to have it */
 	CACHE_N_MISS
 };
 const char *cache_miss_name(enum cache_miss m); /* "hit", "off", ... as request show prints it */
@@ -64,13 +66,24 @@ void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *tok
 /* Has all that was asked of the disk come, or failed? True at once where nothing was. Then *ret_f is the final word;
  * until then only ret_f->matched is set, and grows with each block that comes. */
 bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f);
-/* Waits no longer: *ret_f is the final word, with what has come until now. Not needed before cache_release(). */
+/* Waits no longer: *ret_f is the final word, with what has come until now, from disk or from other requests. Not needed
+ * before cache_release(). */
 void cache_give_up(struct cache *c, struct cache_path *p, struct cache_find *ret_f);
-/* Makes the empty sequence one of find.reused tokens. -ENOMEM leaves it empty; the path then counts as empty. */
-int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s);
+/* For a path that neither waits nor was resumed: what others published since, or something failed on, counts. The
+ * prompt is that of the lookup. */
+void cache_look_again(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n, struct cache_find *ret_f);
+/* Makes the empty sequence one of find.reused tokens; *ret_f is in any case what came of it. -ENOMEM, or RC_INVALID
+ * when the state is no numbers, leaves it empty; the path then counts as empty. */
+int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s, struct cache_find *ret_f);
+/* A request that was resumed failed in a way for which what it was resumed from may be the reason: the block and the
+ * state there, and what continues them, are found no more, and removed when no request has them. */
+void cache_distrust(struct cache *c, struct cache_path *p);
+/* Is there room for the path's next block and a state at its end? If so it is promised to the path. *ret_last: not
+ * for one more, so that the state is wanted here. */
+bool cache_publish_room(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], bool *ret_last);
 /* The sequence's next block is full and committed: its 128 tokens, and the state at its end or NULL (a reference is
- * taken). An existing node of that key is used instead. A path that could not be extended stays as it is and takes no
- * more blocks. */
+ * taken). An existing node of that key is used instead. Where there is no room the path stays as it is: the same
+ * block can be published later. */
 void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], const struct sequence *s,
 	struct sequence_state *state);
 /* The state at the end of what was published, for which it was not yet known whether it is worth keeping. A reference
@@ -91,6 +104,7 @@ struct cache_stats {
 	uint64_t published, duplicates, refused;        /* refused: no room that may be freed */
 	uint64_t evicted_blocks, evicted_states;
 	uint64_t fetched;                               /* blocks that came from disk */
+	uint64_t distrusted;                            /* blocks that something failed on */
 	uint64_t miss[CACHE_N_MISS];
 };
 void cache_stats(struct cache *c, struct cache_stats *ret_s);
@@ -107,11 +121,12 @@ struct cache_entry {
 	double age;                /* seconds since its last use */
 	int32_t token[SEQUENCE_BLOCK];
 };
-/* Depth first; at most max entries; malloc'd, the caller frees. -ENOMEM. Returns the count. The lock is held for a slice
- * at a time: of blocks that come or go meanwhile some are seen and some are not, but none without its parent. */
+/* Depth first; at most max entries; malloc'd, the caller frees. -ENOMEM. Returns the count. The lock is held for a
+ * slice at a time: of blocks that come or go meanwhile some are seen and some are not, but none without its parent.
+ * */
 int cache_tree(struct cache *c, struct cache_entry **ret_e, int max);
-/* How many blocks have a key that begins with these hex digits, 1 to 32 of them; *ret_k is one. RC_INVALID. In slices, too;
- * from five digits on it is one look. */
+/* How many blocks have a key that begins with these hex digits, 1 to 32 of them; *ret_k is one. RC_INVALID. In
+ * slices, too; from five digits on it is one look. */
 int cache_find(struct cache *c, const char *digits, struct cache_key *ret_k);
 /* One block with references on its memory, and all tokens from the start to its end. RC_NOT_FOUND. */
 struct cache_copy {
@@ -122,8 +137,8 @@ struct cache_copy {
 };
 int cache_get(struct cache *c, const struct cache_key *k, struct cache_copy *ret_c);
 void cache_copy_fini(struct cache_copy *c);
-/* The block and all below it, from disk as well as far as the tree has them. RC_NOT_FOUND: neither has it; RC_BUSY when a
- * request has one of them pinned. Waits for the disk, as does cache_clear. */
+/* The block and all below it, from disk as well as far as the tree has them. RC_NOT_FOUND: neither has it; RC_BUSY
+ * when a request has one of them pinned. Waits for the disk, as does cache_clear. */
 int cache_evict(struct cache *c, const struct cache_key *k);
 /* All that is not pinned, and all files of the model. Returns the number of blocks removed from memory. */
 uint64_t cache_clear(struct cache *c);

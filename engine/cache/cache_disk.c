@@ -88,7 +88,8 @@ static struct cache_disk_write *cache_disk_queued(struct cache_disk *d, const st
 	return NULL;
 }
 
-/* What of `from` is neither on disk nor waits in `to` (NULL: nothing does): its bytes before compression, 0 for none. */
+/* What of `from` is neither on disk nor waits in `to` (NULL: nothing does): its bytes before compression, 0 for none.
+ * */
 static size_t cache_disk_lacks(struct cache_disk *d, const struct cache_disk_item *to,
 	const struct cache_disk_item *from, enum cache_file_kind kind)
 {
@@ -257,7 +258,8 @@ void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask)
 
 /* ---- removing, counting ---- */
 
-void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
+/* Out of the index and the queue; what waited is the caller's. */
+static struct cache_disk_write *cache_disk_take_out(struct cache_disk *d, const struct cache_key *k)
 {
 	struct cache_disk_write *w;
 
@@ -272,6 +274,21 @@ void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
 		cache_disk_index_remove(&d->index, &e);
 	}
 	lock_drop(&d->lock);
+	return w;
+}
+
+void cache_disk_disown(struct cache_disk *d, const struct cache_key *k)
+{
+	struct cache_disk_write *w = cache_disk_take_out(d, k);
+
+	if (w)
+		cache_disk_write_free(w);
+}
+
+void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
+{
+	struct cache_disk_write *w = cache_disk_take_out(d, k);
+
 	for (int kind = 0; kind < CACHE_FILE_N_KIND; kind++) {
 		struct cache_disk_name n = cache_disk_name_of(d, k, (enum cache_file_kind)kind);
 

@@ -86,6 +86,9 @@ void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask);
 int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item, struct buf *why);
 /* The keys of all blocks on disk, in no order; malloc'd, the caller frees. -ENOMEM. Returns the count. */
 int cache_disk_keys(struct cache_disk *d, struct cache_key **ret_k);
+/* As if it had nothing of this key, at once: for a thread that must not wait. Files that are there stay until they are
+ * written anew; the next start finds them. */
+void cache_disk_disown(struct cache_disk *d, const struct cache_key *k);
 /* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. */
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k);
 /* The same for all of the model's files, and what waits to be written. */

@@ -2,8 +2,10 @@
  * cache_evict.c - the prefix cache's budget: who is in use, who was not for longest, and who goes.
  * Threads: any. Lock: cache, held by the caller; not to free.
  *
- * Of states and leaves together the longest unused goes first; of those last used at the same time, the state. One
- * that all states went before any block would leave a full cache with blocks from which nothing can be resumed. */
+ * What paths are promised counts as held: a path that grows is promised its next block, and the state without which
+ * its blocks would be of no use. Of states and leaves together the longest unused goes first; of those last used at
+ * the same time, the state. One that all states went before any block would leave a full cache with blocks from which
+ * nothing can be resumed. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -100,6 +102,26 @@ void cache_state_attach(struct cache *c, struct cache_node *n, struct sequence_s
 	c->stats.bytes += bytes;
 }
 
+/* ---- room ---- */
+
+bool cache_promise(struct cache *c, struct cache_path *p, size_t bytes)
+{
+	if (bytes > p->promised && c->held_bytes + c->promised - p->promised + bytes > c->o.bytes)
+		return false;
+	c->promised += bytes - p->promised;
+	p->promised = bytes;
+	return true;
+}
+
+size_t cache_hold_bytes(const struct cache *c, const struct cache_node *n)
+{
+	size_t bytes = 0;
+
+	for (; n->depth > 0 && n->holds == 0; n = n->parent)
+		bytes += c->node_bytes;
+	return bytes;
+}
+
 /* ---- out ---- */
 
 static void cache_kill_state(struct cache *c, struct cache_node *n, struct cache_dead *dead)
@@ -125,6 +147,21 @@ void cache_kill(struct cache *c, struct cache_node *n, struct cache_dead *dead)
 	dead->node = n;
 }
 
+void cache_kill_below(struct cache *c, struct cache_node *top, struct cache_dead *dead)
+{
+	struct cache_node *n = top, *parent;
+
+	do {
+		while (n->n_child)
+			n = n->child[n->n_child - 1];
+		parent = n->parent; /* a root may go with its last child */
+		cache_kill(c, n, dead);
+		if (n == top)
+			return;
+		n = parent;
+	} while (true);
+}
+
 static bool cache_evict_one(struct cache *c, struct cache_dead *dead)
 {
 	struct cache_node *st = NULL, *leaf = NULL;
@@ -148,7 +185,7 @@ static bool cache_evict_one(struct cache *c, struct cache_dead *dead)
 
 bool cache_make_room(struct cache *c, size_t need, struct cache_dead *dead)
 {
-	if (c->held_bytes + need > c->o.bytes)
+	if (c->held_bytes + c->promised + need > c->o.bytes)
 		return false;
 	while (c->stats.bytes + need > c->o.bytes)
 		must(cache_evict_one(c, dead));

@@ -4,21 +4,30 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/cache/cache_disk.h"
+#include "engine/cache/cache_finite.h"
 #include "engine/cache/cache_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The blocks after those that the tree has, up to the deepest from whose end the prompt can go on. Where only that state
- * is lacking, its block is read once more. */
+#define CACHE_FETCH_MOST 16384 /* blocks that the disk takes in one question */
+
+/* The blocks after those that the tree has, up to the deepest from whose end the prompt can go on. Where only that
+ * state is lacking, its block is read once more. One reads, and whoever lacks what it reads waits for it and looks
+ * again. */
 struct cache_fetch {
 	struct cache *cache;
-	struct cache_path *path;   /* NULL: it was let go */
-	int32_t *token; int64_t n; /* the prompt, for the final word */
-	int next, last;            /* depths: of the block that comes next, and of the state wanted */
+	struct cache_path *path;    /* NULL: it was let go */
+	int32_t *token; int64_t n;  /* the prompt, to look again and for the final word */
+	int first, last;            /* depths asked for; a state is wanted at the last */
+	int next;                   /* depth of the block that comes next */
 	bool no_room;
-	atomic_bool abandoned;     /* nobody waits for it: the disk is to stop */
-	struct cache_key *key; int cap_key; /* of depths [next, last] when it is asked for */
+	bool overtaken;             /* the tree has what would come next: what is lacking is asked for anew */
+	atomic_bool abandoned;      /* nobody waits for it: the disk is to stop */
+	struct cache_key *key; int cap_key; /* of depths [first, last] */
+	struct cache_fetch *leader; /* who reads for it; NULL: itself does */
+	struct list link;           /* in the cache's fetches while it reads, or in its leader's waiting */
+	struct list waiting;
 };
 
 static cache_disk_read_f cache_fetch_got;
@@ -65,49 +74,101 @@ static void cache_fetch_within(struct cache_fetch *f, const struct cache_node *a
 	for (const struct cache_node *n = end; n != at; n = n->parent)
 		if (n->depth <= most && cache_disk_has(f->cache->o.disk, &n->key, &state) && state) {
 			cache_fetch_put_key(f, 0, &n->key);
-			f->next = f->last = n->depth;
+			f->first = f->last = n->depth;
 			return;
 		}
 }
 
 /* As many blocks, with a state after them, as the budget could hold now. */
-static int cache_fetch_room(struct cache *c, int64_t edge)
+static int cache_fetch_room(const struct cache *c, const struct cache_path *p)
 {
-	size_t state = sequence_state_bytes(c->o.layout, edge), need, blocks = 0;
+	size_t need = c->held_bytes + c->promised + (p->resume ? 0 : c->state_bytes), blocks = 0;
 
-	lock_take(&c->lock);
-	need = c->held_bytes + state;
 	if (need < c->o.bytes)
 		blocks = (c->o.bytes - need) / c->node_bytes;
-	lock_drop(&c->lock);
-	return blocks < INT32_MAX / 2 ? (int)blocks : INT32_MAX / 2;
+	return blocks < CACHE_FETCH_MOST ? (int)blocks : CACHE_FETCH_MOST;
 }
 
-/* The nodes are held, so that they are looked at without the lock. False: the disk has nothing of use. */
-static bool cache_fetch_plan(struct cache_fetch *f, const struct cache_node *at, const struct cache_node *end,
-	const int32_t *token)
+/* The path as it is, held; false: it was let go. */
+static bool cache_fetch_hold(struct cache_fetch *f, struct cache_node **ret_at, struct cache_node **ret_end,
+	int *ret_room)
+{
+	struct cache *c = f->cache;
+	bool there;
+
+	lock_take(&c->lock);
+	there = f->path != NULL;
+	if (there) {
+		cache_hold(c, *ret_at = f->path->at, cache_now(c));
+		cache_hold(c, *ret_end = f->path->end, cache_now(c));
+		*ret_room = cache_fetch_room(c, f->path);
+	}
+	lock_drop(&c->lock);
+	return there;
+}
+
+/* Room for all that is going to come, so that no other takes that of the state after the blocks have come. */
+static bool cache_fetch_promise(struct cache_fetch *f, struct cache_node *at, struct cache_node *end)
+{
+	struct cache *c = f->cache;
+	size_t blocks = (size_t)(f->last > end->depth ? f->last - end->depth : 0);
+	bool promised;
+
+	lock_take(&c->lock);
+	promised = f->path && cache_promise(c, f->path, blocks * c->node_bytes + (f->path->resume ? 0 : c->state_bytes));
+	cache_unhold(c, end, cache_now(c));
+	cache_unhold(c, at, cache_now(c));
+	lock_drop(&c->lock);
+	return promised;
+}
+
+/* What the disk has more for the path as it is. False: nothing of use. */
+static bool cache_fetch_plan(struct cache_fetch *f, const int32_t *token)
 {
 	int64_t most = (f->n - 1) / SEQUENCE_BLOCK; /* a token must be left to compute */
-	int far;
+	struct cache_node *at, *end;
+	int room;
 
-	f->next = end->depth + 1;
-	f->last = 0;
-	if (most <= 0)
+	if (most <= 0 || !cache_fetch_hold(f, &at, &end, &room))
 		return false;
-	far = end->depth + cache_fetch_room(f->cache, most * SEQUENCE_BLOCK);
-	cache_fetch_beyond(f, end, token, most < far ? (int)most : far);
+	most = most < INT32_MAX ? most : INT32_MAX;
+	f->first = end->depth + 1;
+	f->last = 0;
+	cache_fetch_beyond(f, end, token, most < end->depth + room ? (int)most : end->depth + room);
 	if (!f->last)
-		cache_fetch_within(f, at, end, most < INT32_MAX ? (int)most : INT32_MAX);
-	return f->last > 0;
+		cache_fetch_within(f, at, end, (int)most);
+	return cache_fetch_promise(f, at, end) && f->last > 0;
 }
 
-/* The last key is that of the state wanted. */
-static void cache_fetch_ask(struct cache_fetch *f)
+/* Who reads the block that comes next. */
+static struct cache_fetch *cache_fetch_leader(struct cache *c, const struct cache_fetch *f)
 {
-	const struct cache_disk_ask ask = { .key = f->key, .n = f->last - f->next + 1, .fn = cache_fetch_got, .arg = f,
-					    .abandoned = &f->abandoned };
+	list_each(l, &c->fetches, struct cache_fetch, link)
+		if (l->path && l->first <= f->first && f->first <= l->last &&
+		    cache_key_equal(&l->key[f->first - l->first], &f->key[0]))
+			return l;
+	return NULL;
+}
 
-	cache_disk_read(f->cache->o.disk, &ask);
+/* Reads what was planned, or waits for who does. From here on f is the disk's thread's. The last key is that of the
+ * state wanted. */
+static void cache_fetch_begin(struct cache_fetch *f)
+{
+	const struct cache_disk_ask ask = { .key = f->key, .n = f->last - f->first + 1, .fn = cache_fetch_got, .arg = f,
+					    .abandoned = &f->abandoned };
+	struct cache *c = f->cache;
+	struct cache_disk *disk = c->o.disk;
+	struct cache_fetch *leader;
+
+	lock_take(&c->lock);
+	f->next = f->first;
+	f->leader = leader = cache_fetch_leader(c, f);
+	list_put(leader ? &leader->waiting : &c->fetches, &f->link);
+	if (leader && f->path)
+		must(cache_promise(c, f->path, 0));
+	lock_drop(&c->lock);
+	if (!leader)
+		cache_disk_read(disk, &ask);
 }
 
 /* ---- what comes ---- */
@@ -119,7 +180,9 @@ static struct cache_node *cache_fetch_block(struct cache *c, struct cache_path *
 	struct cache_node *n = cache_node_child(p->end, item->token), *above = p->end;
 	long long now = cache_now(c);
 
-	if (!n && !cache_make_room(c, c->node_bytes, dead)) {
+	if (!n || n->holds == 0)
+		cache_take_promise(c, p);
+	if (n ? n->doubt : !cache_make_room(c, c->node_bytes, dead)) {
 		c->stats.refused++;
 		return NULL;
 	}
@@ -138,34 +201,6 @@ static struct cache_node *cache_fetch_block(struct cache *c, struct cache_path *
 	return n;
 }
 
-/* False: there is no room. */
-static bool cache_fetch_state(struct cache *c, struct cache_node *n, struct cache_disk_item *item,
-	struct cache_dead *dead)
-{
-	if (n->state || !item->state)
-		return true;
-	if (!cache_make_room(c, sequence_state_bytes(c->o.layout, item->edge), dead)) {
-		c->stats.refused++;
-		return false;
-	}
-	cache_state_attach(c, n, item->state, cache_now(c));
-	item->state = NULL;
-	return true;
-}
-
-/* The path goes on from here, and nothing evicts the state until it has. */
-static void cache_fetch_resume_at(struct cache *c, struct cache_path *p, struct cache_node *n)
-{
-	long long now = cache_now(c);
-
-	cache_hold(c, n, now);
-	cache_state_pin(c, n);
-	if (p->resume)
-		cache_state_unpin(c, p->resume, now);
-	cache_unhold(c, p->at, now);
-	p->at = p->resume = n;
-}
-
 static struct cache_node *cache_fetch_node(struct cache *c, struct cache_path *p, int depth,
 	struct cache_disk_item *item, struct cache_dead *dead)
 {
@@ -178,6 +213,27 @@ static struct cache_node *cache_fetch_node(struct cache *c, struct cache_path *p
 	return n;
 }
 
+/* The path goes on from here, if there is a state. False: there is no room for it. */
+static bool cache_fetch_state(struct cache *c, struct cache_path *p, struct cache_node *n, struct sequence_state *st,
+	struct cache_dead *dead)
+{
+	if (n->depth <= p->at->depth || (!n->state && !st))
+		return true;
+	if (!cache_keep_state(c, p, &p->resume, n, st, dead))
+		return false;
+	cache_go_on_at(c, p, n);
+	return true;
+}
+
+/* Another request has published, or read, what would come next. */
+static bool cache_fetch_overtaken(const struct cache_fetch *f)
+{
+	const struct cache_node *end = f->path->end;
+
+	return end->depth + 1 == f->next && f->next <= f->last &&
+		cache_node_child(end, f->token + (int64_t)end->depth * SEQUENCE_BLOCK);
+}
+
 /* Takes what it needs of the item. False: more would be of no use. */
 static bool cache_fetch_take(struct cache_fetch *f, struct cache_disk_item *item, struct cache_dead *dead)
 {
@@ -188,10 +244,20 @@ static bool cache_fetch_take(struct cache_fetch *f, struct cache_disk_item *item
 	if (item->edge != (int64_t)depth * SEQUENCE_BLOCK)
 		return false;
 	n = cache_fetch_node(f->cache, p, depth, item, dead);
-	f->no_room = !n || !cache_fetch_state(f->cache, n, item, dead);
-	if (n && n->state && n->depth > p->at->depth)
-		cache_fetch_resume_at(f->cache, p, n);
-	return !f->no_room;
+	f->no_room = !n || !cache_fetch_state(f->cache, p, n, item->state, dead);
+	f->overtaken = !f->no_room && cache_fetch_overtaken(f);
+	return !f->no_room && !f->overtaken;
+}
+
+/* What is no numbers fails whoever goes on from it. On the disk's thread. */
+static bool cache_fetch_good(const struct cache_fetch *f, const struct cache_disk_item *item)
+{
+	const struct sequence_layout *l = f->cache->o.layout;
+
+	if (cache_finite_block(l, item->block) && (!item->state || cache_finite_state(l, item->state)))
+		return true;
+	cache_disk_drop(f->cache->o.disk, &item->key);
+	return false;
 }
 
 /* Nothing more comes for the path: its find is final. Lock held. */
@@ -201,6 +267,8 @@ static void cache_fetch_settle(struct cache_fetch *f)
 
 	if (!p)
 		return;
+	must(cache_promise(f->cache, p, 0));
+	cache_trim(f->cache, p, cache_now(f->cache));
 	cache_conclude(f->cache, p, f->token, f->n);
 	cache_count(f->cache, &p->find, f->n);
 	p->fetch = NULL;
@@ -208,57 +276,77 @@ static void cache_fetch_settle(struct cache_fetch *f)
 	atomic_store(&f->abandoned, true);
 }
 
-/* Did the disk not give what it had? Then the path so far is held, by *ret_at and *ret_end. */
-static bool cache_fetch_broken(struct cache_fetch *f, struct cache_node **ret_at, struct cache_node **ret_end)
-{
-	struct cache *c = f->cache;
-	struct cache_path *p;
-	bool broken;
-
-	lock_take(&c->lock);
-	p = f->path;
-	broken = p && p->at->depth < f->last && !f->no_room;
-	if (broken) {
-		p->broken = true;
-		cache_hold(c, *ret_at = p->at, cache_now(c));
-		cache_hold(c, *ret_end = p->end, cache_now(c));
-	}
-	lock_drop(&c->lock);
-	return broken;
-}
-
 /* After a bad file, which is no longer there now, an earlier state may still serve; each time an earlier one. */
 static bool cache_fetch_again(struct cache_fetch *f)
 {
-	struct cache_node *at, *end;
+	struct cache *c = f->cache;
+	struct cache_path *p;
+	bool broken = false, overtaken = false;
 	int last = f->last;
-	bool again;
 
-	if (!cache_fetch_broken(f, &at, &end))
+	lock_take(&c->lock);
+	list_del(&f->link); /* whoever lacks the same now reads it, too */
+	if ((p = f->path)) {
+		overtaken = f->overtaken;
+		broken = !overtaken && p->at->depth < last && !f->no_room;
+		p->broken |= broken;
+		must(cache_promise(c, p, 0));
+		if (overtaken)
+			cache_search(c, p, f->token, f->n);
+	}
+	f->overtaken = false;
+	lock_drop(&c->lock);
+	if ((!broken && !overtaken) || !cache_fetch_plan(f, f->token) || (broken && f->last >= last))
 		return false;
-	again = cache_fetch_plan(f, at, end, f->token) && f->last < last;
+	cache_fetch_begin(f);
+	return true;
+}
+
+static void cache_fetch_end(struct cache_fetch *f);
+
+/* The one it waited for has ended. */
+static void cache_fetch_wake(struct cache_fetch *f)
+{
 	lock_take(&f->cache->lock);
-	cache_unhold(f->cache, end, cache_now(f->cache));
-	cache_unhold(f->cache, at, cache_now(f->cache));
+	f->leader = NULL;
+	if (f->path)
+		cache_search(f->cache, f->path, f->token, f->n);
 	lock_drop(&f->cache->lock);
-	if (again)
-		cache_fetch_ask(f);
-	return again;
+	if (cache_fetch_plan(f, f->token))
+		cache_fetch_begin(f);
+	else
+		cache_fetch_end(f);
 }
 
 /* Told before it is counted as ended: cache_free() waits for that, and whoever is told may go after it. */
 static void cache_fetch_end(struct cache_fetch *f)
 {
 	struct cache *c = f->cache;
+	struct list waiting;
 	bool waits;
 
+	list_init(&waiting);
 	lock_take(&c->lock);
+	list_del(&f->link);
 	waits = f->path != NULL;
 	cache_fetch_settle(f);
+	while (!list_empty(&f->waiting)) {
+		struct cache_fetch *w = list_entry(f->waiting.next, struct cache_fetch, link);
+
+		w->leader = NULL;
+		list_del(&w->link);
+		list_put(&waiting, &w->link);
+	}
 	lock_drop(&c->lock);
 	cache_fetch_free(f);
 	if (waits && c->o.ready)
 		c->o.ready(c->o.ready_arg);
+	while (!list_empty(&waiting)) {
+		struct cache_fetch *w = list_entry(waiting.next, struct cache_fetch, link);
+
+		list_del(&w->link);
+		cache_fetch_wake(w);
+	}
 	lock_take(&c->lock);
 	if (--c->n_fetch == 0)
 		must_zero(pthread_cond_signal(&c->no_fetch));
@@ -276,8 +364,9 @@ static bool cache_fetch_got(void *arg, struct cache_disk_item *item)
 			cache_fetch_end(f);
 		return false;
 	}
+	more = cache_fetch_good(f, item);
 	lock_take(&f->cache->lock);
-	more = f->path && cache_fetch_take(f, item, &dead);
+	more = more && f->path && cache_fetch_take(f, item, &dead);
 	lock_drop(&f->cache->lock);
 	cache_bury(&dead);
 	sequence_block_unref(&item->block);
@@ -294,21 +383,35 @@ bool cache_fetch_start(struct cache *c, struct cache_path *p, const int32_t *tok
 	f->cache = c;
 	f->path = p;
 	f->n = n;
-	if (cache_fetch_plan(f, p->at, p->end, token))
+	list_init(&f->link);
+	list_init(&f->waiting);
+	if (cache_fetch_plan(f, token))
 		f->token = mem_try((size_t)n, sizeof *f->token);
+	lock_take(&c->lock);
+	if (f->token) {
+		memcpy(f->token, token, (size_t)n * sizeof *token);
+		p->find.waiting = true;
+		*ret_f = p->find;
+		p->fetch = f;
+		c->n_fetch++;
+	} else {
+		must(cache_promise(c, p, 0));
+	}
+	lock_drop(&c->lock);
 	if (!f->token) {
 		cache_fetch_free(f);
 		return false;
 	}
-	memcpy(f->token, token, (size_t)n * sizeof *token);
-	p->find.waiting = true;
-	*ret_f = p->find;
-	lock_take(&c->lock);
-	p->fetch = f;
-	c->n_fetch++;
-	lock_drop(&c->lock);
-	cache_fetch_ask(f); /* from here on f is the disk's thread's */
+	cache_fetch_begin(f);
 	return true;
+}
+
+/* How far the prompt's blocks have come. */
+static int cache_fetch_came(const struct cache_path *p)
+{
+	const struct cache_fetch *leader = p->fetch->leader;
+
+	return leader && leader->next - 1 > p->end->depth ? leader->next - 1 : p->end->depth;
 }
 
 bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f)
@@ -320,7 +423,7 @@ bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f
 	if (ready)
 		*ret_f = p->find;
 	else
-		ret_f->matched = (int64_t)p->end->depth * SEQUENCE_BLOCK;
+		ret_f->matched = (int64_t)cache_fetch_came(p) * SEQUENCE_BLOCK;
 	lock_drop(&c->lock);
 	return ready;
 }
@@ -328,9 +431,20 @@ bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f
 void cache_give_up(struct cache *c, struct cache_path *p, struct cache_find *ret_f)
 {
 	lock_take(&c->lock);
+	if (p->fetch) {
+		must(cache_promise(c, p, 0));
+		cache_search(c, p, p->fetch->token, p->fetch->n);
+		cache_fetch_settle(p->fetch);
+	}
+	*ret_f = p->find;
+	lock_drop(&c->lock);
+}
+
+void cache_fetch_cancel(struct cache *c, struct cache_path *p)
+{
+	lock_take(&c->lock);
 	if (p->fetch)
 		cache_fetch_settle(p->fetch);
-	*ret_f = p->find;
 	lock_drop(&c->lock);
 }
 
@@ -366,8 +480,11 @@ void cache_disk_refill(struct cache *c, const struct cache_node *end)
 	free(path);
 }
 
-void cache_disk_forget(struct cache *c, const struct cache_dead *dead)
+void cache_disk_forget(struct cache *c, const struct cache_dead *dead, bool wait)
 {
 	for (const struct cache_node *n = dead->node; n && c->o.disk; n = n->next)
-		cache_disk_drop(c->o.disk, &n->key);
+		if (wait)
+			cache_disk_drop(c->o.disk, &n->key);
+		else
+			cache_disk_disown(c->o.disk, &n->key);
 }

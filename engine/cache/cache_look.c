@@ -24,6 +24,7 @@ static const char *const cache_misses[CACHE_N_MISS] = {
 	[CACHE_NO_STATE] = "no-state",
 	[CACHE_ENDED] = "ended",
 	[CACHE_BROKEN] = "broken",
+	[CACHE_NO_MEMORY] = "no-memory",
 };
 
 const char *cache_miss_name(enum cache_miss m)
@@ -273,21 +274,6 @@ void cache_copy_fini(struct cache_copy *c)
 
 /* ---- cleaning up ---- */
 
-static void cache_kill_below(struct cache *c, struct cache_node *top, struct cache_dead *dead)
-{
-	struct cache_node *n = top, *parent;
-
-	do {
-		while (n->n_child)
-			n = n->child[n->n_child - 1];
-		parent = n->parent; /* a root may go with its last child */
-		cache_kill(c, n, dead);
-		if (n == top)
-			return;
-		n = parent;
-	} while (true);
-}
-
 int cache_evict(struct cache *c, const struct cache_key *k)
 {
 	struct cache_dead dead = { 0 };
@@ -304,7 +290,7 @@ int cache_evict(struct cache *c, const struct cache_key *k)
 	else
 		cache_kill_below(c, n, &dead);
 	lock_drop(&c->lock);
-	cache_disk_forget(c, &dead);
+	cache_disk_forget(c, &dead, true);
 	cache_bury(&dead);
 	if (rc == RC_NOT_FOUND && c->o.disk && cache_disk_has(c->o.disk, k, &state)) {
 		cache_disk_drop(c->o.disk, k);

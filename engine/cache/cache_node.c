@@ -44,7 +44,7 @@ struct cache_node *cache_node_walk(const struct cache_node *root, const int32_t 
 
 	for (; n >= SEQUENCE_BLOCK; n -= SEQUENCE_BLOCK, token += SEQUENCE_BLOCK) {
 		child = cache_node_child(at, token);
-		if (!child)
+		if (!child || child->doubt)
 			break;
 		at = child;
 	}
@@ -194,6 +194,7 @@ void cache_node_remove(struct cache *c, struct cache_node *n)
 	while (*at != n)
 		at = &(*at)->next;
 	*at = n->next;
+	c->n_doubt -= n->doubt;
 	list_del(&n->idle);
 	cache_node_unlink(n->parent, n);
 	if (n->parent->depth == 0)

@@ -22,11 +22,12 @@ struct cache_node {
 	struct cache_key key;
 	int depth;
 	int holds;                     /* paths that end here, and children that are held */
+	bool doubt;                    /* a request failed on it: found no more, removed when nobody holds it */
 	long long used;                /* clock_ns() when it was last held or let go */
 	struct list idle;
 	struct sequence_block *block;
 	struct sequence_state *state;  /* NULL: none */
-	int state_pins;                /* paths that are going to resume from it */
+	int state_pins;                /* paths that are going to resume from it, or have none later */
 	long long state_used;
 	struct list state_idle;        /* in the list of states that nobody pinned */
 	int32_t token[SEQUENCE_BLOCK];
@@ -43,13 +44,17 @@ struct cache {
 	struct lock lock;
 	struct cache_options o;        /* o.bytes: the budget */
 	size_t node_bytes;             /* what a block costs, with its node */
+	size_t state_bytes;            /* what a state costs at most */
 	size_t held_bytes;             /* of held nodes and pinned states: what cannot be evicted now */
+	size_t promised;               /* room that paths were promised beside that */
 	long long now;                 /* the last that cache_now() told */
 	struct list roots, idle, states; /* both least recently used first */
 	struct cache_node **bucket;    /* by key */
 	size_t n_bucket;               /* a power of two */
 	uint64_t n_root;               /* that there ever were */
 	struct cache_stats stats;
+	int n_doubt;                   /* nodes with doubt */
+	struct list fetches;           /* what the disk is reading for paths; see cache_fetch.c */
 	int n_fetch; pthread_cond_t no_fetch; /* of n_fetch reads the disk's thread may still call */
 };
 
@@ -57,7 +62,9 @@ struct cache_path {
 	struct cache_node *at;         /* the next block is published under it; held. NULL: the cache was off */
 	struct cache_node *end;        /* what was found; held until blocks are published up to there. NULL: none */
 	struct cache_node *resume;     /* its state is pinned; NULL: nothing to resume from, or it has been */
-	bool stopped;                  /* takes no more blocks */
+	struct cache_node *keep;       /* then: the path's latest state, pinned, so that one stays while it grows */
+	struct cache_node *from;       /* what it was resumed from; held, as it is above `at`. NULL: nothing */
+	size_t promised;               /* of the cache's promises */
 	bool broken;                   /* what the disk had could not be read */
 	struct cache_fetch *fetch;     /* what is coming from disk for it; NULL: nothing, or all has come */
 	struct cache_find find;
@@ -72,21 +79,40 @@ struct cache_dead {
 
 /* ---- paths (cache.c) ---- */
 
+/* The path goes on from n, whose state is pinned as p->resume. */
+void cache_go_on_at(struct cache *c, struct cache_path *p, struct cache_node *n);
+/* What the tree has more of the prompt than a path that was not resumed has found; its find does not say so yet. */
+void cache_search(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n);
 /* What the find of a path says that has its end and the node to go on from. */
 void cache_conclude(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n);
 void cache_count(struct cache *c, const struct cache_find *f, int64_t n);
+/* Holds no more beyond `at` than leaves room for a state of the path. */
+void cache_trim(struct cache *c, struct cache_path *p, long long now);
+
+/* ---- growing (cache_publish.c) ---- */
+
+/* The state at a node that the path holds is pinned in the place of *last, which is one of the path's or NULL. A node
+ * that has none gets st, of which a reference is taken, in the room that the path was promised or that *last gives
+ * up. False: there is no room. */
+bool cache_keep_state(struct cache *c, struct cache_path *p, struct cache_node **last, struct cache_node *n,
+	struct sequence_state *st, struct cache_dead *dead);
+/* One more block of the path is going to be held: what it was promised for that is given back. */
+void cache_take_promise(struct cache *c, struct cache_path *p);
 
 /* ---- disk (cache_fetch.c): without the lock ---- */
 
 /* Asks the disk for what it has more than the tree, for a path just looked up; false: nothing. *ret_f is the find. */
 bool cache_fetch_start(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n, struct cache_find *ret_f);
+/* Nothing more comes for the path: its find is final. */
+void cache_fetch_cancel(struct cache *c, struct cache_path *p);
 /* A node that is held, and the state at its end or NULL, is to be on disk, if there is one. */
 void cache_disk_publish(struct cache *c, const struct cache_node *n, struct sequence_state *state);
 /* All blocks up to a node that is held, and its state, which is pinned: without one of them those behind are of no
  * use. */
 void cache_disk_refill(struct cache *c, const struct cache_node *end);
-/* The dead must not come back from disk. */
-void cache_disk_forget(struct cache *c, const struct cache_dead *dead);
+/* The dead must not come back from disk; their files are gone when it returns. Or, without waiting, they are only not
+ * known any more, until they are written again. */
+void cache_disk_forget(struct cache *c, const struct cache_dead *dead, bool wait);
 
 /* ---- nodes (cache_node.c) ---- */
 
@@ -98,7 +124,8 @@ struct cache_node *cache_node_walk(const struct cache_node *root, const int32_t 
 int cache_node_common(const struct cache_node *n, const int32_t *token, int n_tok);
 /* The one after n among `top` and all below it, depth first, parents before children; NULL after the last. */
 struct cache_node *cache_node_next(const struct cache_node *top, const struct cache_node *n);
-/* The first child whose tokens are not below these, or what comes after `parent` and all below it; NULL after the last. */
+/* The first child whose tokens are not below these, or what comes after `parent` and all below it; NULL after the
+ * last. */
 struct cache_node *cache_node_behind(const struct cache_node *top, const struct cache_node *parent, const int32_t *token);
 /* Into the tree, under a node that is held; itself it is not. */
 void cache_node_insert(struct cache *c, struct cache_node *parent, struct cache_node *n);
@@ -125,12 +152,19 @@ void cache_state_unpin(struct cache *c, struct cache_node *n, long long now);
 void cache_state_touch(struct cache *c, struct cache_node *n, long long now);
 /* Takes the reference over. The node has none and there is room. */
 void cache_state_attach(struct cache *c, struct cache_node *n, struct sequence_state *st, long long now);
-/* Evicts until `need` more bytes fit; false, and nothing done, when they cannot. */
+/* Room beside what is held, in the place of what the path was promised before. False, and as it was, if there is
+ * none. */
+bool cache_promise(struct cache *c, struct cache_path *p, size_t bytes);
+/* What the node and those above it add to what is held. */
+size_t cache_hold_bytes(const struct cache *c, const struct cache_node *n);
+/* Evicts until `need` more bytes fit beside what was promised; false, and nothing done, when they cannot. */
 bool cache_make_room(struct cache *c, size_t need, struct cache_dead *dead);
 /* Evicts down to the budget, as far as that goes. */
 void cache_shrink(struct cache *c, struct cache_dead *dead);
 /* Takes a leaf that is not held out of the tree, with its state. */
 void cache_kill(struct cache *c, struct cache_node *n, struct cache_dead *dead);
+/* A node that is not held, and all below it. */
+void cache_kill_below(struct cache *c, struct cache_node *top, struct cache_dead *dead);
 /* All that is not in use. */
 void cache_kill_idle(struct cache *c, struct cache_dead *dead);
 /* Frees; without the lock. */

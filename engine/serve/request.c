@@ -431,6 +431,8 @@ void request_close(struct request *r, const struct request_end *end)
 	unsigned flags = end->flags & ~(unsigned)COMPLETION_NO_END; /* the detail says so already */
 	struct buf detail = { 0 };
 
+	if (end->rc == RC_KERNEL)
+		request_cache_distrust(r);
 	request_cache_drop(r);
 	sequence_free(&r->seq);
 	buf_adds(&detail, buf_str(&end->detail));

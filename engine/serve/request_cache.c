@@ -3,10 +3,13 @@
  * Threads: who submits looks up, then it is the engine thread's. Locks: cache, record, generation, one at a time. */
 #include "engine/serve/request_cache.h"
 #include "engine/base/clock.h"
+#include "engine/base/mem.h"
 #include "engine/base/must.h"
+#include "engine/cache/cache_finite.h"
 #include "engine/cache/cache_numbers.h"
 #include "engine/serve/request.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define REQUEST_CACHE_STATES 8              /* every so many blocks a state */
@@ -95,8 +98,10 @@ void request_cache_resume(struct request *r)
 
 	if (!c->path)
 		return;
-	(void)cache_resume(r->env->cache, c->path, r->seq); /* without memory it begins empty */
-	c->find.reused = sequence_pos(r->seq);
+	/* Those before it in the queue may have left what it needs. */
+	cache_look_again(r->env->cache, c->path, r->prompt, r->n_prompt, &c->find);
+	(void)cache_resume(r->env->cache, c->path, r->seq, &c->find); /* without memory it begins empty */
+	must(c->find.reused == sequence_pos(r->seq));
 	must(c->find.reused < r->n_prompt && c->find.reused == cache_path_blocks(c->path) * SEQUENCE_BLOCK);
 	c->next = cache_path_blocks(c->path);
 	r->task.left = r->n_prompt - (int)c->find.reused;
@@ -123,56 +128,43 @@ void request_cache_repinned(struct request *r)
 
 /* ---- publishing ---- */
 
-void request_cache_fed(struct request *r, int32_t token)
+/* Without memory for them nothing more can be published. */
+static bool request_cache_more_fed(struct request_cache *c)
 {
-	r->cache.recent[(sequence_pos(r->seq) - 1) % SEQUENCE_BLOCK] = token;
+	int cap = c->cap_fed ? 2 * c->cap_fed : SEQUENCE_BLOCK;
+	int32_t *fed = mem_try((size_t)cap, sizeof *fed);
+
+	if (!fed)
+		return false;
+	if (c->n_fed)
+		memcpy(fed, c->fed, (size_t)c->n_fed * sizeof *fed);
+	free(c->fed);
+	c->fed = fed;
+	c->cap_fed = cap;
+	return true;
 }
 
-static bool request_cache_finite(const float *x, size_t n)
+void request_cache_fed(struct request *r, int32_t token)
 {
-	size_t bad = 0;
+	struct request_cache *c = &r->cache;
 
-	for (size_t i = 0; i < n; i++) {
-		uint32_t bits;
-
-		memcpy(&bits, &x[i], sizeof bits);
-		bad += (bits & 0x7f800000u) == 0x7f800000u;
+	if (!c->path)
+		return;
+	if (c->n_fed == c->cap_fed && !request_cache_more_fed(c)) {
+		request_cache_drop(r);
+		return;
 	}
-	return bad == 0;
+	c->fed[c->n_fed++] = token;
 }
 
 /* What a later request continues from must be numbers, or it would fail for this one's fault. */
 static bool request_cache_block_good(const struct request *r, int64_t i)
 {
-	const struct sequence_layout *l = &r->env->model->layout;
 	struct sequence_block *b = sequence_share(r->seq, i);
-	bool good = true;
+	bool good = cache_finite_block(&r->env->model->layout, b);
 
-	for (int y = 0; y < l->n_layer; y++)
-		for (int k = 0; k < SEQUENCE_N_ROWS; k++) {
-			const float *x = sequence_block_rows(l, b, y, (enum sequence_rows)k);
-
-			if (x)
-				good = good && request_cache_finite(x, (size_t)(SEQUENCE_BLOCK / l->layer[y].ratio) *
-					(size_t)l->layer[y].dim[k]);
-		}
 	sequence_block_unref(&b);
 	return good;
-}
-
-static bool request_cache_state_good(const struct request *r, struct sequence_state *st)
-{
-	const struct sequence_layout *l = &r->env->model->layout;
-
-	for (int y = 0; y < l->n_layer; y++)
-		for (int t = 0; t < SEQUENCE_N_TAIL; t++) {
-			int64_t n;
-			const float *x = sequence_state_rows(l, st, y, (enum sequence_tail)t, &n);
-
-			if (x && !request_cache_finite(x, (size_t)n * (size_t)l->layer[y].width[t]))
-				return false;
-		}
-	return true;
 }
 
 static bool request_cache_wants_state(const struct request *r, int64_t edge)
@@ -203,7 +195,7 @@ static bool request_cache_state(struct request *r, int64_t edge, bool keep, stru
 		return true;
 	if (!sequence_can_save(r->seq, edge) || sequence_save(r->seq, edge, ret_st))
 		return true;
-	if (request_cache_state_good(r, *ret_st))
+	if (cache_finite_state(&r->env->model->layout, *ret_st))
 		return true;
 	sequence_state_unref(ret_st);
 	return false;
@@ -214,29 +206,40 @@ static void request_cache_tokens(const struct request *r, int64_t block, int32_t
 	for (int i = 0; i < SEQUENCE_BLOCK; i++) {
 		int64_t pos = block * SEQUENCE_BLOCK + i;
 
-		token[i] = pos < r->n_prompt ? r->prompt[pos] : r->cache.recent[i];
+		must(pos - r->n_prompt < r->cache.n_fed);
+		token[i] = pos < r->n_prompt ? r->prompt[pos] : r->cache.fed[pos - r->n_prompt];
 	}
 }
 
-/* False when the path is to take no more. */
-static bool request_cache_block(struct request *r, bool keep)
+/* The next block, whose step has committed. False: there is no room now, or it is not fit to be published, nor is what
+ * comes after it. */
+static bool request_cache_block(struct request *r, int64_t end)
 {
 	struct request_cache *c = &r->cache;
 	int64_t edge = (c->next + 1) * SEQUENCE_BLOCK;
+	bool keep = edge == end && r->task.left == 0 && c->edge_bytes > 0, last;
+	struct sequence_state *st = NULL;
 	int32_t token[SEQUENCE_BLOCK];
-	struct sequence_state *st;
 
-	if (!request_cache_block_good(r, c->next) || !request_cache_state(r, edge, keep, &st))
-		return false;
 	request_cache_tokens(r, c->next, token);
-	cache_publish(r->env->cache, c->path, token, r->seq, request_cache_wants_state(r, edge) ? st : NULL);
+	if (!cache_publish_room(r->env->cache, c->path, token, &last))
+		return false;
+	if (!request_cache_block_good(r, c->next) || !request_cache_state(r, edge, keep || last, &st)) {
+		request_cache_drop(r);
+		return false;
+	}
+	cache_publish(r->env->cache, c->path, token, r->seq, last || request_cache_wants_state(r, edge) ? st : NULL);
+	if (cache_path_blocks(c->path) == c->next) {
+		sequence_state_unref(&st);
+		return false;
+	}
 	c->next++;
 	sequence_state_unref(&c->edge);
 	if (keep)
 		c->edge = st;
 	else
 		sequence_state_unref(&st);
-	return cache_path_blocks(c->path) == c->next;
+	return true;
 }
 
 void request_cache_publish(struct request *r)
@@ -247,14 +250,9 @@ void request_cache_publish(struct request *r)
 	if (!c->path)
 		return;
 	end = request_cache_end(r);
-	while ((c->next + 1) * SEQUENCE_BLOCK <= end) {
-		bool last = (c->next + 1) * SEQUENCE_BLOCK == end && r->task.left == 0 && c->edge_bytes > 0;
-
-		if (!request_cache_block(r, last)) {
-			request_cache_drop(r);
+	while (c->path && (c->next + 1) * SEQUENCE_BLOCK <= end)
+		if (!request_cache_block(r, end))
 			return;
-		}
-	}
 }
 
 void request_cache_finish(struct request *r)
@@ -265,10 +263,19 @@ void request_cache_finish(struct request *r)
 		cache_publish_state(r->env->cache, c->path, c->edge);
 }
 
+void request_cache_distrust(struct request *r)
+{
+	if (r->cache.path)
+		cache_distrust(r->env->cache, r->cache.path);
+}
+
 void request_cache_drop(struct request *r)
 {
 	if (r->cache.path)
 		cache_release(r->env->cache, &r->cache.path);
 	sequence_state_unref(&r->cache.edge);
+	free(r->cache.fed);
+	r->cache.fed = NULL;
+	r->cache.n_fed = r->cache.cap_fed = 0;
 	r->task.held = false;
 }

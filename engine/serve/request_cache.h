@@ -4,8 +4,9 @@
  *
  * Blocks are published after the step that filled them has committed, in order. States, which are large, at the last
  * edge before the end of the prompt (the same prompt again), where the cache's own blocks of it end (the next that
- * branches off there), at every eighth edge, and at the last edge reached when the request ends well (its next turn).
- * A request that ends otherwise, or goes on with other numbers, publishes no more. */
+ * branches off there), at every eighth edge, at the last edge for which there is room, and at the last edge reached
+ * when the request ends well (its next turn). Blocks for which there is no room are published when there is. A
+ * request that ends otherwise, or goes on with other numbers, publishes no more. */
 #ifndef ENGINE_REQUEST_CACHE_H
 #define ENGINE_REQUEST_CACHE_H
 
@@ -23,7 +24,7 @@ struct request_cache {
 	int64_t next;                  /* block to publish next */
 	size_t edge_bytes;             /* that `edge` may have; 0: there is no memory for it */
 	struct sequence_state *edge;   /* at the last edge reached after the prompt, to be published at a good end */
-	int32_t recent[SEQUENCE_BLOCK]; /* tokens fed after the prompt, by position % SEQUENCE_BLOCK */
+	int32_t *fed; int n_fed, cap_fed; /* tokens fed after the prompt: blocks may be published late */
 };
 
 /* Adds to r->need what the request keeps of its own for the cache, if there is memory for that. */
@@ -32,7 +33,7 @@ void request_cache_need(struct request *r);
 void request_cache_lookup(struct request *r);
 /* The disk may have answered, or the time for that is over; then r->task.held ends. */
 void request_cache_poll(struct request *r);
-/* At admission: the new sequence begins with what was found; usage and record say so. */
+/* At admission: the new sequence begins with what was found, or is found now; usage and record say so. */
 void request_cache_resume(struct request *r);
 /* The request goes on with another kernel set. */
 void request_cache_repinned(struct request *r);
@@ -40,6 +41,8 @@ void request_cache_repinned(struct request *r);
 void request_cache_fed(struct request *r, int32_t token);
 /* A step of the request committed, and its logits, if any, were good. */
 void request_cache_publish(struct request *r);
+/* The request failed by its numbers: what it was resumed from may be the reason, and is not to fail the next one. */
+void request_cache_distrust(struct request *r);
 /* The request ended well. */
 void request_cache_finish(struct request *r);
 /* Lets go of all; nothing more is published. */

@@ -5,6 +5,7 @@
 #include "engine/base/rc.h"
 #include "tests/unit/cachekit.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,7 +141,7 @@ static void test_reasons(void **state)
 	cache_set_budget(kit.cache, 0);
 	want(look(p), 0, 0, CACHE_OFF, -1);
 	for (int i = 0; i < CACHE_N_MISS; i++)
-		if (i != CACHE_BROKEN)
+		if (i != CACHE_BROKEN && i != CACHE_NO_MEMORY)
 			assert_true(stats().miss[i] > 0);
 }
 
@@ -213,27 +214,179 @@ static void test_two_at_once(void **state)
 
 /* ---- the budget ---- */
 
+/* Publishes the path's next block as a request does: with the state where it is the last for which there is room. */
+static bool grow(struct kit_run *r, int n)
+{
+	for (bool last; n > 0; n--) {
+		if (!cache_publish_room(kit.cache, r->path, r->token + cache_path_blocks(r->path) * SEQUENCE_BLOCK, &last))
+			return false;
+		kit_publish(&kit, r, last);
+	}
+	return true;
+}
+
 static void test_what_does_not_fit_is_not_kept(void **state)
 {
 	struct kit_run r;
 
 	(void)state;
-	cache_set_budget(kit.cache, cachekit_room(&kit, 3, 0));
+	cache_set_budget(kit.cache, cachekit_room(&kit, 3, 1));
 	kit_lookup(&kit, &r, &six);
-	for (int i = 0; i < 3; i++)
-		kit_publish(&kit, &r, true); /* no room for states beside the blocks in use */
+	assert_false(grow(&r, 6));
 	assert_int_equal(cache_path_blocks(r.path), 3);
-	assert_int_equal(stats().bytes, cachekit_room(&kit, 3, 0));
-	for (int i = 0; i < 2; i++)
-		kit_publish(&kit, &r, false);
+	assert_int_equal(stats().bytes, cachekit_room(&kit, 3, 1));
+	kit_publish(&kit, &r, false);
 	assert_int_equal(cache_path_blocks(r.path), 3);
-	assert_int_equal(stats().blocks, 3);
-	cache_set_budget(kit.cache, cachekit_room(&kit, 50, 50));
-	kit_publish(&kit, &r, false); /* it stopped: the blocks between are missing */
-	assert_int_equal(stats().blocks, 3);
+	assert_int_equal(stats().refused, 1);
 	kit_release(&kit, &r);
-	assert_true(stats().refused > 0);
+	want(look(six), 3, 3, CACHE_ENDED, -1);
 }
+
+/* Others may have ended meanwhile. */
+static void test_a_block_refused_once_is_published_later(void **state)
+{
+	struct kit_run r;
+
+	(void)state;
+	cache_set_budget(kit.cache, cachekit_room(&kit, 3, 1));
+	kit_lookup(&kit, &r, &six);
+	assert_false(grow(&r, 6));
+	kit_compute(r.seq, &six, 6);
+	cache_set_budget(kit.cache, cachekit_room(&kit, 50, 50));
+	assert_true(grow(&r, 3));
+	assert_int_equal(stats().blocks, 6);
+	kit_release(&kit, &r);
+	want(look(six), 3, 6, CACHE_NO_STATE, -1); /* the states at edges long past could not be saved any more */
+}
+
+/* Twice the budget, and more than one of them: of each something can be gone on from. */
+static void test_a_prompt_larger_than_the_budget_is_reused(void **state)
+{
+	struct kit_run a, b;
+	bool more_a = true, more_b = true;
+
+	(void)state;
+	for (int room = 3; room <= 5; room++) {
+		cache_clear(kit.cache);
+		cache_set_budget(kit.cache, cachekit_room(&kit, room, 2));
+		kit_lookup(&kit, &a, &six);
+		kit_lookup(&kit, &b, &other);
+		more_a = more_b = true;
+		for (int i = 0; i < 4; i++) {
+			more_a = more_a && grow(&a, 1);
+			more_b = more_b && grow(&b, 1);
+		}
+		assert_true(stats().bytes <= cachekit_room(&kit, room, 2));
+		kit_release(&kit, &a);
+		kit_release(&kit, &b);
+		kit_lookup(&kit, &a, &six); /* both at once again */
+		kit_lookup(&kit, &b, &other);
+		assert_true(a.find.reused >= SEQUENCE_BLOCK && b.find.reused >= SEQUENCE_BLOCK);
+		assert_int_equal(a.find.reused + b.find.reused, room * SEQUENCE_BLOCK);
+		kit_resume(&kit, &a);
+		kit_resume(&kit, &b);
+		kit_release(&kit, &a);
+		kit_release(&kit, &b);
+	}
+}
+
+/* Blocks without a state that fill all of the budget: whoever finds them holds no more than leaves room for one. */
+static void test_found_blocks_leave_room_for_a_state(void **state)
+{
+	struct kit_run r;
+
+	(void)state;
+	kit_serve(&kit, &six, 0);
+	cache_set_budget(kit.cache, cachekit_room(&kit, 6, 0));
+	assert_int_equal(stats().blocks, 6);
+	kit_lookup(&kit, &r, &six);
+	want(r.find, 0, 6, CACHE_NO_STATE, -1);
+	assert_true(cachekit_room(&kit, (int)stats().pinned, 1) <= cachekit_room(&kit, 6, 0));
+	kit_resume(&kit, &r);
+	assert_false(grow(&r, 6));
+	assert_true(cache_path_blocks(r.path) > 0);
+	kit_release(&kit, &r);
+	assert_true(look(six).reused > 0);
+}
+
+/* What was published while it waited. */
+static void test_looked_at_again_more_is_found(void **state)
+{
+	struct kit_run r;
+
+	(void)state;
+	kit_serve(&kit, &six, 1);
+	kit_lookup(&kit, &r, &six);
+	want(r.find, 1, 6, CACHE_NO_STATE, -1);
+	kit_serve(&kit, &six, 1 << 3);
+	cache_look_again(kit.cache, r.path, r.token, r.n, &r.find);
+	want(r.find, 4, 6, CACHE_NO_STATE, -1);
+	kit_resume(&kit, &r);
+	kit_release(&kit, &r);
+	assert_int_equal(stats().lookups, 3); /* counted once, as it ended */
+	assert_int_equal(stats().tokens_reused, (1 + 4) * SEQUENCE_BLOCK);
+	assert_int_equal(stats().hits, 2);
+}
+
+/* ---- what something failed on ---- */
+
+static void test_what_was_distrusted_is_found_no_more(void **state)
+{
+	struct kit_run r, beside, waits;
+	struct cache_stats s;
+
+	(void)state;
+	kit_serve(&kit, &six, 1 << 1 | 1 << 3 | 1 << 5);
+	kit_lookup(&kit, &r, &six);
+	kit_lookup(&kit, &beside, &six);
+	kit_lookup(&kit, &waits, &six);
+	want(waits.find, 4, 6, CACHE_NO_STATE, -1);
+	kit_resume(&kit, &r);
+	kit_resume(&kit, &beside);
+	cache_distrust(kit.cache, r.path);
+	kit_release(&kit, &r);
+	want(look(six), 2, 3, CACHE_NO_STATE, -1); /* at once, though others have it */
+	cache_look_again(kit.cache, waits.path, waits.token, waits.n, &waits.find);
+	assert_int_equal(waits.find.reused, 2 * SEQUENCE_BLOCK);
+	kit_resume(&kit, &waits);
+	kit_publish(&kit, &waits, true); /* the third */
+	kit_publish(&kit, &waits, true); /* the fourth is not replaced while someone has it */
+	assert_int_equal(cache_path_blocks(waits.path), 3);
+	kit_release(&kit, &beside);
+	s = stats();
+	assert_int_equal(s.blocks, 3);
+	assert_int_equal(s.distrusted, 1);
+	kit_publish(&kit, &waits, true);
+	assert_int_equal(cache_path_blocks(waits.path), 4);
+	kit_release(&kit, &waits);
+	want(look(six), 4, 4, CACHE_ENDED, -1);
+}
+
+static void test_a_state_that_is_no_numbers_is_not_resumed_from(void **state)
+{
+	struct sequence_state *st;
+	struct kit_run r;
+
+	(void)state;
+	kit_lookup(&kit, &r, &six);
+	kit_compute(r.seq, &six, 2);
+	sequence_tail(r.seq, 1, SEQUENCE_WINDOW, 2 * SEQUENCE_BLOCK - 3)[5] = NAN;
+	assert_int_equal(sequence_save(r.seq, 2 * SEQUENCE_BLOCK, &st), 0);
+	kit_publish(&kit, &r, false);
+	cache_publish(kit.cache, r.path, r.token + SEQUENCE_BLOCK, r.seq, st);
+	sequence_state_unref(&st);
+	kit_release(&kit, &r);
+	kit_lookup(&kit, &r, &six);
+	assert_int_equal(r.find.reused, 2 * SEQUENCE_BLOCK);
+	assert_int_equal(cache_resume(kit.cache, r.path, r.seq, &r.find), RC_INVALID);
+	want(r.find, 0, 2, CACHE_BROKEN, -1);
+	assert_int_equal(sequence_pos(r.seq), 0);
+	kit_publish(&kit, &r, true);
+	kit_release(&kit, &r);
+	want(look(six), 1, 1, CACHE_ENDED, -1);
+}
+
+/* ---- who goes first ---- */
 
 static void test_longest_unused_goes_first(void **state)
 {
@@ -299,7 +452,7 @@ static void test_what_is_in_use_stays(void **state)
 	kit_serve(&kit, &other, ~0u);
 	kit_resume(&kit, &r);
 	assert_int_equal(cache_clear(kit.cache), 0);
-	assert_int_equal(stats().states, 0);
+	assert_int_equal(stats().states, 1); /* the latest of its path */
 	kit_release(&kit, &r); /* the budget, lowered meanwhile, holds again */
 	assert_int_equal(stats().bytes, 0);
 }
@@ -406,6 +559,12 @@ int main(void)
 		TEST(test_released_before_it_was_published),
 		TEST(test_two_at_once),
 		TEST(test_what_does_not_fit_is_not_kept),
+		TEST(test_a_block_refused_once_is_published_later),
+		TEST(test_a_prompt_larger_than_the_budget_is_reused),
+		TEST(test_found_blocks_leave_room_for_a_state),
+		TEST(test_looked_at_again_more_is_found),
+		TEST(test_what_was_distrusted_is_found_no_more),
+		TEST(test_a_state_that_is_no_numbers_is_not_resumed_from),
 		TEST(test_longest_unused_goes_first),
 		TEST(test_state_goes_before_its_block),
 		TEST(test_a_full_cache_still_hits),

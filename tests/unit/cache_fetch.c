@@ -5,6 +5,7 @@
 #include "tests/unit/diskkit.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -411,6 +412,200 @@ static void two_can_wait_for_the_same(void **state)
 	assert_int_equal(readies, 2);
 }
 
+static void wait_for(struct kit_run *r)
+{
+	while (!cache_ready(kit.cache, r->path, &r->find))
+		sched_yield();
+}
+
+/* However many wait, and for whatever ends: each file is read once. */
+static void thirty_that_wait_read_each_file_once(void **state)
+{
+	struct diskkit_hold hold;
+	struct kit_run r[30];
+
+	(void)state;
+	kit_serve(&kit, &four, 1 << 3);
+	kit_serve(&kit, &branch, 1 << 3);
+	restart(20);
+	diskkit_hold(&disk, &hold);
+	for (int i = 0; i < 30; i++) {
+		lookup_only(&r[i], i % 2 ? &branch : &four);
+		assert_true(r[i].find.waiting);
+	}
+	kit_release(&kit, &r[0]); /* who reads may leave */
+	kit_release(&kit, &r[7]); /* and who waits */
+	diskkit_let_go(&hold);
+	for (int i = 1; i < 30; i++) {
+		if (i == 7)
+			continue;
+		wait_for(&r[i]);
+		assert_int_equal(r[i].find.reused, 4 * SEQUENCE_BLOCK);
+		assert_string_equal(cache_miss_name(r[i].find.miss), "hit");
+	}
+	for (int i = 1; i < 30; i++)
+		if (i != 7) {
+			kit_resume(&kit, &r[i]);
+			kit_release(&kit, &r[i]);
+		}
+	assert_int_equal(stats().fetched, 6);
+	/* the one that left had begun with its state and a block */
+	assert_in_range(diskkit_stats(&disk).read, 6 + 2, 6 + 2 + 2);
+}
+
+/* Another, that did not wait, publishes what is being waited for. */
+static void publish_meanwhile(const struct kit_prompt *p)
+{
+	struct kit_run r;
+
+	lookup_only(&r, p);
+	cache_give_up(kit.cache, r.path, &r.find);
+	kit_resume(&kit, &r);
+	for (int i = 0; i < p->n_block; i++)
+		kit_publish(&kit, &r, i == p->n_block - 1);
+	kit_release(&kit, &r);
+}
+
+static void who_gives_up_has_what_others_left_meanwhile(void **state)
+{
+	struct diskkit_hold hold;
+	struct kit_run r;
+
+	(void)state;
+	kit_serve(&kit, &four, 1 << 3);
+	restart(20);
+	diskkit_hold(&disk, &hold);
+	lookup_only(&r, &four);
+	publish_meanwhile(&four);
+	cache_give_up(kit.cache, r.path, &r.find);
+	assert_int_equal(r.find.reused, 4 * SEQUENCE_BLOCK);
+	diskkit_let_go(&hold);
+	kit_resume(&kit, &r);
+	kit_release(&kit, &r);
+}
+
+static void what_others_left_meanwhile_is_not_read(void **state)
+{
+	struct diskkit_hold hold;
+	struct kit_run r;
+
+	(void)state;
+	kit_serve(&kit, &four, 1 << 3);
+	restart(20);
+	diskkit_hold(&disk, &hold);
+	lookup_only(&r, &four);
+	publish_meanwhile(&four);
+	diskkit_let_go(&hold);
+	wait_for(&r);
+	assert_int_equal(r.find.reused, 4 * SEQUENCE_BLOCK);
+	kit_resume(&kit, &r);
+	kit_release(&kit, &r);
+	assert_in_range(diskkit_stats(&disk).read, 0, 3); /* it stops where it sees that */
+	assert_int_equal(stats().fetched, 0);
+}
+
+/* ---- room ---- */
+
+/* Twice the budget in one prompt: what was kept of it can be gone on from, in memory and after a restart. */
+static void a_prompt_larger_than_the_budget_comes_back_from_disk(void **state)
+{
+	struct kit_prompt six = { .n_block = 6, .extra = 9 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct kit_run r;
+		bool last;
+
+		cache_set_budget(kit.cache, cachekit_room(&kit, 3, 1));
+		kit_lookup(&kit, &r, &six);
+		assert_int_equal(r.find.reused, i * 3 * SEQUENCE_BLOCK);
+		kit_resume(&kit, &r);
+		while (cache_publish_room(kit.cache, r.path, r.token + cache_path_blocks(r.path) * SEQUENCE_BLOCK, &last))
+			kit_publish(&kit, &r, last);
+		assert_int_equal(cache_path_blocks(r.path), 3);
+		kit_release(&kit, &r);
+		expect(&six, 3, 3, CACHE_ENDED);
+		restart(20);
+	}
+}
+
+/* Two that want all the room there is: the one that is promised it has the state as well, and both go on. */
+static void two_large_ones_from_disk_share_the_room(void **state)
+{
+	struct kit_prompt other = { .n_block = 4, .extra = 9, .choice = { 1, 1, 1, 1 } };
+	struct diskkit_hold hold;
+	struct kit_run a, b;
+
+	(void)state;
+	kit_serve(&kit, &four, 15);
+	kit_serve(&kit, &other, 15);
+	restart(20);
+	cache_set_budget(kit.cache, cachekit_room(&kit, 5, 2));
+	diskkit_hold(&disk, &hold);
+	lookup_only(&a, &four);
+	lookup_only(&b, &other);
+	diskkit_let_go(&hold);
+	wait_for(&a);
+	wait_for(&b);
+	assert_int_equal(a.find.reused, 4 * SEQUENCE_BLOCK);
+	assert_int_equal(b.find.reused, SEQUENCE_BLOCK);
+	kit_resume(&kit, &a);
+	kit_resume(&kit, &b);
+	kit_release(&kit, &a);
+	kit_release(&kit, &b);
+}
+
+/* ---- what is no numbers, what something failed on ---- */
+
+static void spoil(struct cache_copy *copy, bool in_state)
+{
+	float *x = in_state ? sequence_state_rows(&kit.layout, copy->state, 1, SEQUENCE_WINDOW, &(int64_t){ 0 })
+			    : sequence_block_rows(&kit.layout, copy->block[2], 1, SEQUENCE_ROWS_KEY);
+
+	x[1] = in_state ? INFINITY : NAN;
+}
+
+static void what_is_no_numbers_is_not_taken_from_disk(void **state)
+{
+	(void)state;
+	for (int in_state = 0; in_state < 2; in_state++) {
+		struct diskkit_hold hold;
+		struct cache_entry *e;
+		struct cache_copy copy;
+
+		cache_clear(kit.cache);
+		diskkit_hold(&disk, &hold);
+		kit_serve(&kit, &four, 1 << 1 | 1 << 3);
+		assert_int_equal(cache_tree(kit.cache, &e, 10), 4);
+		assert_int_equal(cache_get(kit.cache, &e[3].key, &copy), 0);
+		spoil(&copy, in_state);
+		cache_copy_fini(&copy);
+		free(e);
+		diskkit_let_go(&hold);
+		restart(20);
+		expect(&four, 2, in_state ? 3 : 2, CACHE_BROKEN);
+		expect(&four, 2, in_state ? 3 : 2, in_state ? CACHE_NO_STATE : CACHE_ENDED); /* the file is gone */
+	}
+}
+
+static void what_was_distrusted_does_not_come_back_from_disk(void **state)
+{
+	struct kit_run r;
+
+	(void)state;
+	kit_serve(&kit, &four, 15);
+	diskkit_drain(&disk);
+	kit_lookup(&kit, &r, &four);
+	assert_int_equal(r.find.reused, 4 * SEQUENCE_BLOCK);
+	kit_resume(&kit, &r);
+	cache_distrust(kit.cache, r.path);
+	kit_release(&kit, &r);
+	expect(&four, 3, 3, CACHE_ENDED);
+	kit_serve(&kit, &four, 15); /* computed, and written, again */
+	restart(20);
+	expect(&four, 4, 4, CACHE_HIT);
+}
+
 /* ---- cleaning up ---- */
 
 static void what_was_evicted_on_purpose_does_not_come_back(void **state)
@@ -454,6 +649,13 @@ int main(void)
 		T(who_gives_up_goes_on_with_what_there_is),
 		T(who_waits_sees_blocks_come),
 		T(two_can_wait_for_the_same),
+		T(thirty_that_wait_read_each_file_once),
+		T(who_gives_up_has_what_others_left_meanwhile),
+		T(what_others_left_meanwhile_is_not_read),
+		T(a_prompt_larger_than_the_budget_comes_back_from_disk),
+		T(two_large_ones_from_disk_share_the_room),
+		T(what_is_no_numbers_is_not_taken_from_disk),
+		T(what_was_distrusted_does_not_come_back_from_disk),
 		T(what_was_evicted_on_purpose_does_not_come_back),
 	};
 

@@ -47,10 +47,12 @@ static void test_resume(void **state)
 		kit_lookup(&k, &r, &six);
 		assert_int_equal(r.find.reused, 6 * SEQUENCE_BLOCK);
 		tries_left = n;
-		rc = cache_resume(k.cache, r.path, r.seq);
+		rc = cache_resume(k.cache, r.path, r.seq, &r.find);
 		tries_left = -1;
 		if (rc) {
 			assert_int_equal(rc, -ENOMEM);
+			assert_int_equal(r.find.reused, 0);
+			assert_string_equal(cache_miss_name(r.find.miss), "no-memory");
 			check_empty(&k, &r);
 			failed++;
 		} else {
@@ -61,6 +63,8 @@ static void test_resume(void **state)
 	assert_true(failed > 3); /* the list of blocks, some tails, their pointers */
 	cache_stats(k.cache, &s);
 	assert_int_equal(s.hits, 1);
+	assert_int_equal(s.miss[CACHE_HIT], 1);
+	assert_int_equal(s.miss[CACHE_NO_MEMORY], failed);
 	assert_int_equal(s.tokens_reused, 6 * SEQUENCE_BLOCK);
 	assert_int_equal(s.blocks, 6);
 	assert_int_equal(s.states, 1);

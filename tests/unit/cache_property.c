@@ -23,8 +23,10 @@ struct entry {
 
 struct run {
 	struct kit_run r;
-	int at, end, resume;               /* depths; resume 0: nothing to resume from */
-	bool off, stopped;
+	int at, end;                       /* depths */
+	int last;                          /* of the state it is to resume from, or its latest; 0: none */
+	bool resumed, off;
+	size_t promised;
 };
 
 struct world {
@@ -75,10 +77,21 @@ static bool is_held(const struct world *w, const struct entry *e)
 static bool is_state_pinned(const struct world *w, const struct entry *e)
 {
 	for (int i = 0; i < w->n_run; i++)
-		if (!w->run[i].off && w->run[i].resume == e->p.n_block &&
+		if (!w->run[i].off && w->run[i].last == e->p.n_block &&
 		    agree(&w->run[i].r.prompt, &e->p, e->p.n_block))
 			return true;
 	return false;
+}
+
+static bool is_state_pinned_but(struct world *w, const struct entry *e, int but)
+{
+	int last = w->run[but].last;
+	bool pinned;
+
+	w->run[but].last = 0;
+	pinned = is_state_pinned(w, e);
+	w->run[but].last = last;
+	return pinned;
 }
 
 static bool is_leaf(const struct world *w, const struct entry *e)
@@ -101,6 +114,15 @@ static size_t model_bytes(const struct world *w, bool only_held)
 		if (e->has_state && (!only_held || is_state_pinned(w, e)))
 			bytes += w->kit.state_bytes;
 	}
+	return bytes;
+}
+
+static size_t model_promised(const struct world *w)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < w->n_run; i++)
+		bytes += w->run[i].promised;
 	return bytes;
 }
 
@@ -136,7 +158,7 @@ static bool model_evict_one(struct world *w)
 
 static bool model_room(struct world *w, size_t need)
 {
-	if (model_bytes(w, true) + need > w->budget)
+	if (model_bytes(w, true) + model_promised(w) + need > w->budget)
 		return false;
 	while (model_bytes(w, false) + need > w->budget)
 		assert_true(model_evict_one(w));
@@ -171,7 +193,7 @@ static int deepest(struct world *w, const struct kit_prompt *p, int most)
 }
 
 /* The nearest of the prompts that share all matched blocks. */
-static int64_t model_diff(struct world *w, const struct run *r)
+static int64_t model_diff(struct world *w, const struct run *r, int found)
 {
 	int32_t token[KIT_TOKENS];
 	int64_t most = -1;
@@ -180,7 +202,7 @@ static int64_t model_diff(struct world *w, const struct run *r)
 		const struct kit_prompt *p = &w->entry[i].p;
 		int64_t k = 0, n = kit_tokens(p, token);
 
-		if (p->n_block <= r->end || !agree(p, &r->r.prompt, r->end))
+		if (p->n_block <= found || !agree(p, &r->r.prompt, found))
 			continue;
 		while (k < n && k < r->r.n && token[k] == r->r.token[k])
 			k++;
@@ -189,7 +211,7 @@ static int64_t model_diff(struct world *w, const struct run *r)
 	return most == r->r.n ? -1 : most;
 }
 
-static enum cache_miss model_why(struct world *w, const struct run *r, int64_t diff)
+static enum cache_miss model_why(struct world *w, const struct run *r, int found, int64_t diff)
 {
 	struct kit_prompt elsewhere = r->r.prompt;
 	int most = (int)((r->r.n - 1) / SEQUENCE_BLOCK);
@@ -199,13 +221,49 @@ static enum cache_miss model_why(struct world *w, const struct run *r, int64_t d
 		return CACHE_SHORT;
 	if (r->at == most)
 		return CACHE_HIT;
-	if (deepest(w, &elsewhere, elsewhere.n_block) > r->end)
+	if (deepest(w, &elsewhere, elsewhere.n_block) > found)
 		return CACHE_NUMBERS;
-	if (r->at < r->end && r->at < most)
+	if (r->at < found && r->at < most)
 		return CACHE_NO_STATE;
 	if (diff > 0)
 		return CACHE_DIFFERS;
-	return r->end ? CACHE_ENDED : CACHE_COLD;
+	return found ? CACHE_ENDED : CACHE_COLD;
+}
+
+/* What holding the prompt's first `depth` blocks, and the state at their end, adds. */
+static size_t model_adds(struct world *w, const struct kit_prompt *p, int depth, bool with_state)
+{
+	size_t bytes = 0;
+
+	for (int d = 1; d <= depth; d++)
+		bytes += is_held(w, entry_of(w, p, d)) ? 0 : w->kit.node_bytes;
+	return bytes + (with_state && !is_state_pinned(w, entry_of(w, p, depth)) ? w->kit.state_bytes : 0);
+}
+
+static bool model_holdable(struct world *w, size_t more)
+{
+	return more == 0 || model_bytes(w, true) + model_promised(w) + more <= w->budget;
+}
+
+/* The deepest with a state, and then the deepest at all that leaves room for one. The run is not yet one of the
+ * world's. */
+static void model_find(struct world *w, struct run *r, int deepest)
+{
+	const struct kit_prompt *p = &r->r.prompt;
+
+	r->at = r->end = r->last = 0;
+	for (int d = 1; d <= deepest && (int64_t)d * SEQUENCE_BLOCK < r->r.n; d++)
+		if (entry_of(w, p, d)->has_state && model_holdable(w, model_adds(w, p, d, true)))
+			r->at = r->last = d;
+	w->n_run++; /* what it holds now costs it nothing */
+	for (int d = r->at + 1; d <= deepest; d++) {
+		size_t more = model_adds(w, p, d, false);
+
+		if (more == 0 || model_holdable(w, more + (r->last ? 0 : w->kit.state_bytes)))
+			r->end = d;
+	}
+	w->n_run--;
+	r->end = r->end > r->at ? r->end : r->at;
 }
 
 static void do_lookup(struct world *w)
@@ -213,23 +271,24 @@ static void do_lookup(struct world *w)
 	struct kit_prompt p = random_prompt(w);
 	struct run *r = &w->run[w->n_run];
 	int64_t diff;
+	int found;
 
 	kit_lookup(&w->kit, &r->r, &p);
-	r->off = r->stopped = w->budget == 0;
-	r->at = r->end = r->resume = 0;
+	r->off = w->budget == 0;
+	r->at = r->end = r->last = 0;
+	r->resumed = false;
+	r->promised = 0;
 	if (r->off) {
 		assert_int_equal(r->r.find.miss, CACHE_OFF);
 		w->n_run++;
 		return;
 	}
-	r->end = deepest(w, &p, p.n_block);
-	for (int d = 1; d <= r->end && (int64_t)d * SEQUENCE_BLOCK < r->r.n; d++)
-		if (entry_of(w, &p, d)->has_state)
-			r->at = r->resume = d;
-	diff = model_diff(w, r);
+	found = deepest(w, &p, p.n_block);
+	model_find(w, r, found);
+	diff = model_diff(w, r, found);
 	assert_int_equal(r->r.find.reused, r->at * SEQUENCE_BLOCK);
-	assert_int_equal(r->r.find.matched, r->end * SEQUENCE_BLOCK);
-	assert_string_equal(cache_miss_name(r->r.find.miss), cache_miss_name(model_why(w, r, diff)));
+	assert_int_equal(r->r.find.matched, found * SEQUENCE_BLOCK);
+	assert_string_equal(cache_miss_name(r->r.find.miss), cache_miss_name(model_why(w, r, found, diff)));
 	assert_int_equal(r->r.find.diff_token, r->r.find.miss == CACHE_COLD ? -1 : diff);
 	w->n_run++;
 }
@@ -237,13 +296,90 @@ static void do_lookup(struct world *w)
 /* Resumes if that is still to do; checks that nothing was lost meanwhile. */
 static void do_resume(struct world *w, struct run *r)
 {
-	if (sequence_pos(r->r.seq) == 0)
-		kit_resume(&w->kit, &r->r);
-	if (!r->resume)
+	if (r->resumed)
 		return;
-	entry_of(w, &r->r.prompt, r->resume)->state_used = ++w->now;
-	r->resume = 0;
-	model_shrink(w);
+	r->resumed = true;
+	kit_resume(&w->kit, &r->r);
+	if (r->last)
+		model_shrink(w);
+}
+
+/* What was published while it waited is found now. */
+static void do_look_again(struct world *w)
+{
+	int i = (int)dice(w, (uint32_t)w->n_run), found, at, end, last;
+	struct run *r = &w->run[i], other;
+
+	if (r->resumed || r->off)
+		return;
+	cache_look_again(w->kit.cache, r->r.path, r->r.token, r->r.n, &r->r.find);
+	at = r->at;
+	end = r->end;
+	last = r->last;
+	found = deepest(w, &r->r.prompt, r->r.prompt.n_block);
+	for (int d = at + 1; d <= found && (int64_t)d * SEQUENCE_BLOCK < r->r.n; d++)
+		if (entry_of(w, &r->r.prompt, d)->has_state && model_holdable(w, model_adds(w, &r->r.prompt, d, true)))
+			at = last = d;
+	if (last != r->last && r->last) { /* in its place */
+		other = *r;
+		r->last = last;
+		if (!is_state_pinned_but(w, entry_of(w, &other.r.prompt, other.last), i))
+			entry_of(w, &other.r.prompt, other.last)->state_used = ++w->now;
+	}
+	r->at = at;
+	r->last = last;
+	for (int d = end + 1; d <= found; d++) {
+		size_t more = model_adds(w, &r->r.prompt, d, false);
+
+		if (more == 0 || model_holdable(w, more + (last ? 0 : w->kit.state_bytes)))
+			end = d;
+	}
+	r->end = end > at ? end : at;
+	assert_int_equal(r->r.find.reused, r->at * SEQUENCE_BLOCK);
+	assert_int_equal(r->r.find.matched, found * SEQUENCE_BLOCK);
+}
+
+/* As much beside what is held as its next `blocks` and a state need. */
+static bool model_promise(struct world *w, struct run *r, int blocks)
+{
+	const struct entry *next = entry_of(w, &r->r.prompt, r->at + 1);
+	int held = r->end > r->at ? r->end - r->at : next && is_held(w, next);
+	size_t need = (r->last ? 0 : w->kit.state_bytes) + (blocks > held ? (size_t)(blocks - held) : 0) * w->kit.node_bytes;
+
+	if (need <= r->promised)
+		return true;
+	if (model_bytes(w, true) + model_promised(w) - r->promised + need > w->budget)
+		return false;
+	r->promised = need;
+	return true;
+}
+
+static void model_take(struct run *r, size_t bytes)
+{
+	r->promised -= r->promised < bytes ? r->promised : bytes;
+}
+
+/* The state at the path's end becomes its latest. */
+static void model_keep(struct world *w, struct run *r)
+{
+	struct entry *e = entry_of(w, &r->r.prompt, r->at), *old = r->last ? entry_of(w, &r->r.prompt, r->last) : NULL;
+	size_t promised = r->promised;
+	int last = r->last;
+
+	if (r->last == r->at)
+		return;
+	r->last = 0;
+	if (!old)
+		model_take(r, w->kit.state_bytes);
+	else if (!is_state_pinned(w, old))
+		old->state_used = ++w->now;
+	if (e->has_state || model_room(w, w->kit.state_bytes)) {
+		entry_of(w, &r->r.prompt, r->at)->has_state = true; /* evicting moves entries */
+		r->last = r->at;
+		return;
+	}
+	r->last = last;
+	r->promised = promised;
 }
 
 static void model_publish(struct world *w, struct run *r, bool with_state)
@@ -251,39 +387,37 @@ static void model_publish(struct world *w, struct run *r, bool with_state)
 	const struct kit_prompt *p = &r->r.prompt;
 	struct entry *e = entry_of(w, p, r->at + 1);
 
-	if (r->stopped)
+	if (r->off || !model_promise(w, r, 1))
 		return;
+	if (!e || !is_held(w, e))
+		model_take(r, w->kit.node_bytes);
 	if (!e) {
-		if (!model_room(w, w->kit.node_bytes)) {
-			r->stopped = true;
+		if (!model_room(w, w->kit.node_bytes))
 			return;
-		}
 		assert_true(w->n < MAX_ENTRIES);
 		w->entry[w->n] = (struct entry){ .p = *p };
 		w->entry[w->n++].p.n_block = r->at + 1;
 	}
 	r->at++;
-	if (!with_state)
-		return;
-	e = entry_of(w, p, r->at);
-	if (e->has_state) {
-		if (!is_state_pinned(w, e))
-			e->state_used = ++w->now;
-	} else if (model_room(w, w->kit.state_bytes)) {
-		e = entry_of(w, p, r->at); /* evicting moves entries */
-		e->has_state = true;
-		e->state_used = ++w->now;
-	}
+	if (with_state || entry_of(w, p, r->at)->has_state)
+		model_keep(w, r);
 }
 
 static void do_publish(struct world *w)
 {
 	struct run *r = &w->run[dice(w, (uint32_t)w->n_run)];
-	bool with_state = dice(w, 2);
+	bool with_state = dice(w, 2), room, last, want_last;
 
 	do_resume(w, r);
 	if (r->at >= r->r.prompt.n_block)
 		return;
+	if (dice(w, 2)) {
+		want_last = !r->off && !model_promise(w, r, 2);
+		room = cache_publish_room(w->kit.cache, r->r.path, r->r.token + r->at * SEQUENCE_BLOCK, &last);
+		assert_int_equal(room, !r->off && (!want_last || model_promise(w, r, 1)));
+		assert_int_equal(last, want_last);
+		with_state = with_state || (room && last);
+	}
 	/* a state of an edge long past cannot be saved */
 	with_state = with_state && sequence_pos(r->r.seq) <= (int64_t)(r->at + 1) * SEQUENCE_BLOCK;
 	model_publish(w, r, with_state);
@@ -301,7 +435,8 @@ static void do_release(struct world *w)
 		do_resume(w, &r);
 	kit_release(&w->kit, &r.r);
 	w->now++;
-	w->run[i] = w->run[--w->n_run];
+	w->run[i] = w->run[w->n_run - 1]; /* it still pins its state */
+	w->run[w->n_run - 1] = r;
 	for (int d = r.at; d > 0 && !r.off; d--) {
 		e = entry_of(w, &r.r.prompt, d);
 		if (e->has_state) {
@@ -310,6 +445,10 @@ static void do_release(struct world *w)
 			break;
 		}
 	}
+	w->now++;
+	w->n_run--;
+	if (r.last && !r.off && !is_state_pinned(w, entry_of(w, &r.r.prompt, r.last)))
+		entry_of(w, &r.r.prompt, r.last)->state_used = w->now;
 	for (int d = r.at > r.end ? r.at : r.end; d > 0 && !r.off; d--) {
 		e = entry_of(w, &r.r.prompt, d);
 		if (!is_held(w, e))
@@ -422,6 +561,8 @@ static void step(struct world *w)
 
 	if (w->n_run == 0 || (d < 22 && w->n_run < MAX_RUNS))
 		do_lookup(w);
+	else if (d < 28)
+		do_look_again(w);
 	else if (d < 80)
 		do_publish(w);
 	else if (d < 95)

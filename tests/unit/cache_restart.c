@@ -101,7 +101,7 @@ static int64_t serve(struct fixture *f, int p, int n)
 	cache_lookup(f->cache, numbers, f->token, n, &path, &find);
 	while (!cache_ready(f->cache, path, &find))
 		sched_yield();
-	assert_int_equal(cache_resume(f->cache, path, s), 0);
+	assert_int_equal(cache_resume(f->cache, path, s, &find), 0);
 	assert_int_equal(sequence_pos(s), find.reused);
 	while (sequence_pos(s) < n)
 		step(f, p, path, s, n);

@@ -128,7 +128,7 @@ void kit_lookup(struct cachekit *k, struct kit_run *r, const struct kit_prompt *
 
 void kit_resume(struct cachekit *k, struct kit_run *r)
 {
-	assert_int_equal(cache_resume(k->cache, r->path, r->seq), 0);
+	assert_int_equal(cache_resume(k->cache, r->path, r->seq, &r->find), 0);
 	assert_int_equal(sequence_pos(r->seq), r->find.reused);
 	assert_int_equal(cache_path_blocks(r->path) * SEQUENCE_BLOCK, r->find.reused);
 	if (r->find.reused)
