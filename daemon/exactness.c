@@ -170,8 +170,8 @@ static void exactness_keep(struct daemon *d)
 	struct exactness_keep *k = mem_new(sizeof *k);
 
 	*k = (struct exactness_keep){ .job = { .run = exactness_keep_run, .done = exactness_keep_done }, .daemon = d,
-				      .state = d->state, .cache = engine_cache(d->engine), .n = disproved_count(),
-				      .text = exactness_text() };
+				      .state = d->state, .cache = engine_cache(d->engine), .n = disproved_count() };
+	k->text = exactness_text(); /* counted before: one that comes in between is kept twice rather than not */
 	d->exact_keeping = ops_submit(d->ops, &k->job, NULL) == 0;
 	if (!d->exact_keeping) { /* busy: at the next tick */
 		free(k->text);
@@ -181,9 +181,10 @@ static void exactness_keep(struct daemon *d)
 
 void exactness_tick(struct daemon *d)
 {
-	int n = disproved_count();
+	const struct disproved *newest = disproved_newest();
+	int n = newest ? newest->n : 0;
 
-	for (const struct disproved *p = disproved_newest(); p && p->n > d->exact_told; p = p->older) {
+	for (const struct disproved *p = newest; p && p->n > d->exact_told; p = p->older) {
 		engine_numbers_changed(d->engine);
 		log_event(LOG_LV_ERR, "exact_disproved", "name=%s sha256=%s why=%s", p->name, p->key, LOGQ(p->why));
 	}

@@ -127,6 +127,16 @@ static void load_install(struct plugin_load *l)
 		  clock_ms() - l->started);
 }
 
+/* A file whose EXACT ops were believed, in this run or before, fails a trial with other values than it passed with. */
+static void load_disprove(const struct plugin_load *l, const char *why)
+{
+	enum plugin_refusal found = plugin_refusal_find(why);
+
+	if (l->file && exactness_shipped(l->file->sha256)
+	    && (found == PLUGIN_REFUSED_wrong_result || found == PLUGIN_REFUSED_not_identical))
+		(void)disproved_add(l->file->facts.name, l->file->sha256, why);
+}
+
 /* kcheck --quick --shape tiny --seed SEED FILE finds it again. A file that never was a plugin here leaves no row; what has its name or path remembers why it was refused. */
 static void load_refused(struct plugin_load *l)
 {
@@ -135,6 +145,7 @@ static void load_refused(struct plugin_load *l)
 
 	log_event(LOG_LV_WARN, "plugin_refused", "file=%s why=%s seed=%llu", LOGQ(l->path), LOGQ(why),
 		  (unsigned long long)l->seed);
+	load_disprove(l, why);
 	list_each(other, &l->daemon->plugins->list, struct plugin, node)
 		if (!other->superseded && (!strcmp(other->path, l->path) ||
 					   (l->file && !strcmp(other->name, l->file->facts.name))))

@@ -34,6 +34,7 @@ def compare(d):
     assert all(o["differing"] == 0 for o in same["ops"] + same["layers"]) and not same["same"], same
     assert same["answers"][0]["ids"] == same["answers"][1]["ids"], same
     assert same["answers"][0]["ids"] == ok(d, "request", "tokens", request)["output"], same
+    assert by(ok(d, "plugin", "list")["plugins"], "name")[("avx2",)]["exact"] == "shared"
     # its own prompt as text, and its messages, are the same tokens
     prompt = written(d, "prompt", ok(d, "request", "prompt", request)["text"])
     messages = written(d, "messages", json.dumps({"messages": ASK["messages"], "thinking": True}))
