@@ -5,6 +5,7 @@
 #include "api/exchange.h"
 #include "api/endpoint.h"
 #include "api/head.h"
+#include "api/page.h"
 #include "api/server.h"
 #include "api/traffic.h"
 #include "engine/base/clock.h"
@@ -139,9 +140,9 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 		return http_take(h, x, data, n) ? MHD_YES : MHD_NO;
 	if (x->work.step)
 		return exchange_advance(x);
-	if (x->error.rc)
+	if (x->error.rc && !page_refuse(x))
 		exchange_fail(x, &x->error);
-	else
+	else if (!x->error.rc)
 		x->route->handler(x);
 	exchange_drop_body(x, &h->body_total);
 	return x->work.step ? exchange_advance(x) : MHD_YES;

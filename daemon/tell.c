@@ -29,6 +29,8 @@ static void tell_answer(struct ops_note *n)
 		tell_proof(d, t->question->metrics);
 		tell_process(d, t->question->metrics);
 	}
+	if (d->engine && t->question->about == QUESTION_STATUS)
+		t->question->status = tell_status(d);
 	question_answered(&t->question);
 	free(t);
 }

@@ -21,6 +21,9 @@ void tell_cache(struct daemon *d, struct metrics *m);
 void tell_kernels(struct daemon *d, struct metrics *m);
 /* tell_proof.c: is it still right: the shadow's figures, the probes' verdicts. */
 void tell_proof(struct daemon *d, struct metrics *m);
+/* tell_status.c: the state for people, of GET /v1/status: what the verbs say to who may only look, without paths of
+ * files and with ids cut short, since they come to everyone with a key. NULL: nothing can be told now. */
+json_t *tell_status(struct daemon *d);
 /* tell_process.c: the program and its process. */
 void tell_process(struct daemon *d, struct metrics *m);
 

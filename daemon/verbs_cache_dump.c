@@ -4,10 +4,10 @@
  *
  * The daemon writes no file for anybody: dsv4ctl does that, with its caller's rights. What waits is one part; the block
  * cannot be evicted meanwhile, since the dump refers to its memory. */
-#include "engine/base/base64.h"
 #include "daemon/cache_id.h"
 #include "daemon/daemon.h"
 #include "daemon/verbs.h"
+#include "engine/base/base64.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
