@@ -66,8 +66,9 @@ struct cache_disk {
 
 /* ns of the wall clock: files' times outlive the process. */
 int64_t cache_disk_now(void);
-/* Deletes the longest unused until `need` more bytes fit; false if they never do. */
-bool cache_disk_make_room(struct cache_disk *d, uint64_t need);
+/* Deletes the longest unused until `need` more bytes fit; false if they never do, or if `keep`, which may be NULL, would
+ * have to go for them. */
+bool cache_disk_make_room(struct cache_disk *d, uint64_t need, const struct cache_disk_name *keep);
 /* Takes the entry out of the index and its file off the disk. Lock held before, not after. */
 void cache_disk_evict(struct cache_disk *d, struct cache_disk_entry *e);
 /* The block was read or written: it and all before it count as used. */

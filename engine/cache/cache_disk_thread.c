@@ -7,6 +7,7 @@
 #include "engine/cache/cache_disk_priv.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,7 +121,7 @@ static void *cache_disk_main(void *arg)
 	d->self = pthread_self();
 	d->started = true;
 	lock_drop(&d->lock);
-	cache_disk_make_room(d, 0); /* the limit may have been lowered since */
+	cache_disk_make_room(d, 0, NULL); /* the limit may have been lowered since */
 	lock_take(&d->lock);
 	while (cache_disk_turn(d))
 		;
@@ -182,6 +183,17 @@ static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
 	return d;
 }
 
+/* An operator finds in the counters what was moved, and here that it was. */
+static void cache_disk_tidied(struct cache_disk *d)
+{
+	long long moved = atomic_load(&d->dir.aside.moved), stays = atomic_load(&d->dir.aside.stays);
+
+	if (moved + stays)
+		snprintf(d->stats.error, sizeof d->stats.error,
+			"%lld things are no cached files: %lld were moved to aside/, %lld stay where they are",
+			moved + stays, moved, stays);
+}
+
 int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_d, struct buf *why)
 {
 	struct cache_disk *d = cache_disk_new(o);
@@ -189,6 +201,7 @@ int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_
 
 	if (rc == 0)
 		rc = cache_dir_scan(&d->dir, cache_disk_found, d, why);
+	cache_disk_tidied(d);
 	if (rc == 0 && (rc = cache_disk_start(d)) < 0)
 		buf_why(why, rc, "a thread for the cache's disk: %s", strerror(-rc));
 	if (rc < 0)

@@ -58,18 +58,22 @@ void cache_disk_evict(struct cache_disk *d, struct cache_disk_entry *e)
 		cache_disk_delete(d, &state, place);
 }
 
-bool cache_disk_make_room(struct cache_disk *d, uint64_t need)
+bool cache_disk_make_room(struct cache_disk *d, uint64_t need, const struct cache_disk_name *keep)
 {
-	if (need > d->limit)
-		return false;
-	for (;;) {
-		lock_take(&d->lock);
-		if (d->index.bytes <= d->limit - need || d->left)
+	struct cache_disk_entry *old;
+	bool fits = need <= d->limit;
+
+	lock_take(&d->lock);
+	while (fits && !d->left && d->index.bytes > d->limit - need) {
+		old = cache_disk_index_oldest(&d->index);
+		fits = !keep || old != cache_disk_index_find(&d->index, keep, CACHE_DISK_OWN);
+		if (!fits)
 			break;
-		cache_disk_evict(d, cache_disk_index_oldest(&d->index));
+		cache_disk_evict(d, old);
+		lock_take(&d->lock);
 	}
 	lock_drop(&d->lock);
-	return true;
+	return fits;
 }
 
 /* ---- uses ---- */
@@ -117,12 +121,17 @@ static bool cache_disk_allowed(struct cache_disk *d)
 	return !d->write_rate || d->allowance > 0;
 }
 
-/* A state without its block, and a block without the one before it, could not be reached: what the rate or an error
- * left out takes all behind it along. Lock held. */
+/* The block that it needs: a state its own, a block the one before it. */
+static struct cache_disk_name cache_disk_above(struct cache_disk *d, const struct cache_disk_name *n,
+	const struct cache_disk_item *item)
+{
+	return cache_disk_name_of(d, n->kind == CACHE_FILE_STATE ? &item->key : &item->parent, CACHE_FILE_BLOCK);
+}
+
+/* Without that it could not be reached: what the rate or an error left out takes all behind it along. Lock held. */
 static bool cache_disk_reachable(struct cache_disk *d, const struct cache_disk_name *n, const struct cache_disk_item *item)
 {
-	struct cache_disk_name above = cache_disk_name_of(d, n->kind == CACHE_FILE_STATE ? &item->key : &item->parent,
-		CACHE_FILE_BLOCK);
+	struct cache_disk_name above = cache_disk_above(d, n, item);
 
 	return (n->kind == CACHE_FILE_BLOCK && item->edge == SEQUENCE_BLOCK) ||
 	       cache_disk_index_find(&d->index, &above, CACHE_DISK_OWN);
@@ -185,8 +194,7 @@ static void cache_disk_not_written(struct cache_disk *d, const struct cache_disk
 static void cache_disk_write_bytes(struct cache_disk *d, const struct cache_disk_name *n,
 	const struct cache_disk_item *item, const uint8_t *bytes, size_t size)
 {
-	struct cache_disk_name above = cache_disk_name_of(d, n->kind == CACHE_FILE_STATE ? &item->key : &item->parent,
-		CACHE_FILE_BLOCK);
+	struct cache_disk_name above = cache_disk_above(d, n, item);
 	struct buf why = { 0 };
 	int64_t stamp;
 	int rc;
@@ -206,7 +214,7 @@ static void cache_disk_write_bytes(struct cache_disk *d, const struct cache_disk
 
 static void cache_disk_write_one(struct cache_disk *d, const struct cache_disk_item *item, enum cache_file_kind kind)
 {
-	struct cache_disk_name n = cache_disk_name_of(d, &item->key, kind);
+	struct cache_disk_name n = cache_disk_name_of(d, &item->key, kind), above = cache_disk_above(d, &n, item);
 	uint8_t *bytes;
 	size_t size;
 
@@ -216,7 +224,8 @@ static void cache_disk_write_one(struct cache_disk *d, const struct cache_disk_i
 		cache_disk_not_written(d, &n, 0, "no memory to compress it");
 		return;
 	}
-	if (cache_disk_make_room(d, size)) {
+	/* Of a path longer than the limit the end would push out what is before it, which is used no later. */
+	if (cache_disk_make_room(d, size, &above)) {
 		cache_disk_write_bytes(d, &n, item, bytes, size);
 	} else {
 		lock_take(&d->lock);

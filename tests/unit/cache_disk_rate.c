@@ -148,6 +148,29 @@ static void over_the_rate_no_block_is_written_without_the_one_before(void **stat
 	figures_are_those_of_the_files();
 }
 
+/* Its end pushed out what was before it: a file that nothing reached, and another one with every pass. */
+static void of_a_path_longer_than_the_limit_the_beginning_is_kept(void **state)
+{
+	struct cache_disk_stats s;
+
+	(void)state;
+	kit.options.bytes = 10000;
+	diskkit_open(&kit);
+	for (int again = 0; again < 5; again++) {
+		diskkit_write(&kit, 1, 20, 0);
+		diskkit_drain(&kit);
+		s = diskkit_stats(&kit);
+		assert_in_range(s.files, 3, 19);
+		diskkit_whole(&kit, 1, (int)s.files, -1);
+		assert_int_equal(s.written, s.files);
+		assert_int_equal(s.deleted, 0);
+	}
+	figures_are_those_of_the_files();
+	diskkit_write(&kit, 2, 3, 4); /* what is used later goes first all the same */
+	diskkit_drain(&kit);
+	diskkit_whole(&kit, 2, 3, 2);
+}
+
 /* ---- the figure ---- */
 
 static void write_amplification_is_that_of_the_files(void **state)
@@ -193,6 +216,7 @@ int main(void)
 #define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 		T(writing_has_a_rate),
 		T(over_the_rate_no_block_is_written_without_the_one_before),
+		T(of_a_path_longer_than_the_limit_the_beginning_is_kept),
 		T(write_amplification_is_that_of_the_files),
 		T(what_is_not_written_is_in_no_figure),
 	};

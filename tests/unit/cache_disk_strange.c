@@ -257,6 +257,7 @@ static void aside_has_a_limit(void **state)
 		diskkit_open(&kit);
 		assert_int_equal(diskkit_stats(&kit).aside, i ? 0 : 64);
 		assert_int_equal(diskkit_stats(&kit).strange, 36);
+		assert_non_null(strstr(diskkit_stats(&kit).error, "36 stay where they are"));
 		diskkit_whole(&kit, 1, 1, -1);
 		diskkit_close(&kit);
 		assert_int_equal(count("aside"), 64);
