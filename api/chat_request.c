@@ -4,6 +4,7 @@
 #include "api/chat_request.h"
 #include "api/chat_format.h"
 #include "api/chat_messages.h"
+#include "api/chat_recall.h"
 #include "api/chat_settings.h"
 #include "api/chat_thinking.h"
 #include "api/chat_tools.h"
@@ -46,6 +47,8 @@ static int chat_request_fill(const struct engine *e, const struct field_at *b, s
 	    (rc = chat_thinking_parse(b, &r->spec, err)) || (rc = chat_messages_parse(b, &r->messages, err)) ||
 	    (rc = chat_tools_parse(b, r->messages, &r->spec, err)))
 		return rc;
+	if (r->spec.thinking)
+		chat_recall(e, r->messages);
 	r->spec.messages = r->messages;
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include "engine/base/rc.h"
 #include "engine/engine_priv.h"
 #include "engine/checkpoint/inspect.h"
+#include "engine/serve/recall_put.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -366,6 +367,11 @@ int engine_records(struct engine *e, struct record **ret_r, int max)
 struct record *engine_record(struct engine *e, const char *id)
 {
 	return ring_find(e->ring, id);
+}
+
+struct recall *engine_recall(const struct engine *e)
+{
+	return recall_new(e->ring, e->tokenizer);
 }
 
 int engine_cancel(struct engine *e, const char *id, int why)

@@ -22,6 +22,7 @@
 #include "engine/beside/shadow.h"
 #include "engine/plugin/plugin_map.h"
 #include "engine/text/prompt.h"
+#include "engine/serve/recall.h"
 #include "engine/serve/record.h"
 #include "engine/serve/tally.h"
 #include "engine/text/tokenizer.h"
@@ -154,6 +155,8 @@ int engine_recompute(struct engine *e, const int32_t *token, int64_t n, const at
 int engine_records(struct engine *e, struct record **ret_r, int max);
 /* By request id; NULL when unknown or evicted. The caller unrefs. */
 struct record *engine_record(struct engine *e, const char *id);
+/* What is known of earlier answers' reasoning, by the ids of their calls; recall_free() after use. */
+struct recall *engine_recall(const struct engine *e);
 /* Asks the request to stop at the next step, and tells its consumer why: RC_CANCELLED (someone wanted it) or
  * RC_DRAINING (the server stops). RC_NOT_FOUND. */
 int engine_cancel(struct engine *e, const char *id, int why);

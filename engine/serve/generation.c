@@ -163,12 +163,11 @@ void generation_put_text(struct generation *g, enum gen_event_kind kind, int cal
 		generation_put(g, generation_node_new(kind, call, text, len));
 }
 
-void generation_put_tool(struct generation *g, int call, const char *name, size_t len)
+void generation_put_tool(struct generation *g, int call, const char *name, size_t len, char id[GENERATION_ID_MAX])
 {
 	struct generation_node *n = generation_node_new(GEN_EV_TOOL_BEGIN, call, name, len);
-	char id[GENERATION_ID_MAX];
 
-	hexid_make(id, sizeof id, "call_");
+	hexid_make(id, GENERATION_ID_MAX, "call_");
 	n->ev.tool_id = mem_strdup(id);
 	generation_put(g, n);
 }

@@ -26,7 +26,8 @@ void generation_release(struct generation **g);
  * Text of the kind and call of the last unread event is appended to that. */
 void generation_put_text(struct generation *g, enum gen_event_kind kind, int call, const char *text,
 			 size_t len);
-void generation_put_tool(struct generation *g, int call, const char *name, size_t len);
+/* With a new id, which is `id` afterwards. */
+void generation_put_tool(struct generation *g, int call, const char *name, size_t len, char id[GENERATION_ID_MAX]);
 void generation_put_tool_end(struct generation *g, int call);
 void generation_put_logprob(struct generation *g, const struct gen_token_logprob *lp, bool reasoning,
 			    const struct gen_token_logprob *top, int n_top);

@@ -25,6 +25,7 @@ struct record {
 	struct record_view view;
 	struct token_ids tokens;  /* prompt, then output */
 	struct buf output;
+	struct buf calls;         /* their ids, each with its NUL */
 	struct record_set *set;   /* [n_set]; names are in `name` */
 	int n_set, n_name;
 	char **name;              /* [n_name], each once */
@@ -43,7 +44,7 @@ static double record_now(void)
 /* Under the lock, or before anyone else knows the record. */
 static void record_count_bytes(struct record *r)
 {
-	atomic_store(&r->bytes, sizeof *r + r->messages.cap + r->prompt.cap + r->output.cap
+	atomic_store(&r->bytes, sizeof *r + r->messages.cap + r->prompt.cap + r->output.cap + r->calls.cap
 					+ (size_t)r->tokens.cap * sizeof *r->tokens.id
 					+ (size_t)r->n_set * sizeof *r->set + r->name_bytes);
 }
@@ -121,6 +122,7 @@ void record_unref(struct record **pr)
 	buf_fini(&r->messages);
 	buf_fini(&r->prompt);
 	buf_fini(&r->output);
+	buf_fini(&r->calls);
 	token_ids_fini(&r->tokens);
 	for (int i = 0; i < r->n_name; i++)
 		free(r->name[i]);
@@ -165,6 +167,21 @@ void record_token(struct record *r, int32_t id, const char *bytes, size_t len, c
 	token_ids_add(&r->tokens, id);
 	utf8_stream_put(&r->utf8, bytes, len, &r->output);
 	record_count_bytes(r);
+	lock_drop(&r->lock);
+}
+
+void record_call(struct record *r, const char *id)
+{
+	lock_take(&r->lock);
+	buf_add(&r->calls, id, strlen(id) + 1);
+	record_count_bytes(r);
+	lock_drop(&r->lock);
+}
+
+void record_calls(struct record *r, struct buf *out)
+{
+	lock_take(&r->lock);
+	buf_add(out, buf_str(&r->calls), r->calls.len);
 	lock_drop(&r->lock);
 }
 

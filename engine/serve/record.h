@@ -45,6 +45,8 @@ int record_tokens(struct record *r, int32_t **ret_ids, int *ret_n_prompt);
 void record_messages(struct record *r, struct buf *out);
 /* What was generated so far, with its control tokens: whole UTF-8 characters. */
 void record_output(struct record *r, struct buf *out);
+/* Appends the ids of the tool calls that it made, each with its NUL. */
+void record_calls(struct record *r, struct buf *out);
 void record_unref(struct record **r);
 
 #endif

@@ -31,6 +31,8 @@ void record_cached(struct record *r, int reused, const char *miss, int64_t first
 void record_repinned(struct record *r, const char *kset, uint64_t generation, uint64_t epoch, int prompt);
 /* One generated token: its id and bytes. */
 void record_token(struct record *r, int32_t id, const char *bytes, size_t len, const struct gen_usage *u);
+/* It makes a tool call of that id. */
+void record_call(struct record *r, const char *id);
 void record_finished(struct record *r, enum gen_finish finish, int rc, const char *detail);
 /* Bytes held. */
 size_t record_bytes(const struct record *r);

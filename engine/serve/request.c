@@ -132,6 +132,7 @@ static int request_check(const struct request_env *env, const struct generation_
 static void request_emit(void *arg, const struct completion_event *ev)
 {
 	struct request *r = arg;
+	char id[GENERATION_ID_MAX];
 
 	switch (ev->kind) {
 	case COMPLETION_REASONING:
@@ -141,7 +142,8 @@ static void request_emit(void *arg, const struct completion_event *ev)
 		generation_put_text(r->gen, GEN_EV_CONTENT, 0, ev->text, ev->len);
 		break;
 	case COMPLETION_TOOL_BEGIN:
-		generation_put_tool(r->gen, ev->call, ev->text, ev->len);
+		generation_put_tool(r->gen, ev->call, ev->text, ev->len, id);
+		record_call(r->rec, id);
 		break;
 	case COMPLETION_TOOL_ARGS:
 		generation_put_text(r->gen, GEN_EV_TOOL_ARGS, ev->call, ev->text, ev->len);

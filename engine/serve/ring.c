@@ -167,6 +167,17 @@ struct record *ring_find(struct ring *g, const char *id)
 	return r;
 }
 
+int ring_count(struct ring *g)
+{
+	int n = 0;
+
+	lock_take(&g->lock);
+	for (struct list *at = g->entries.next; at != &g->entries; at = at->next)
+		n++;
+	lock_drop(&g->lock);
+	return n;
+}
+
 size_t ring_bytes(struct ring *g)
 {
 	size_t n;

@@ -21,6 +21,8 @@ void ring_finished(struct ring *g, struct record *r);
 /* See engine_records and engine_record. */
 int ring_list(struct ring *g, struct record **ret_r, int max);
 struct record *ring_find(struct ring *g, const char *id);
+/* Records in it. */
+int ring_count(struct ring *g);
 /* Bytes of the finished records kept. */
 size_t ring_bytes(struct ring *g);
 

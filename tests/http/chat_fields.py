@@ -225,6 +225,24 @@ class Chat(unittest.TestCase):
                     self.assertEqual(e["param"], named)
                     self.assertTrue(e["message"].startswith(named + ": "), e["message"])
 
+    def test_history_without_its_reasoning_is_filled_in_or_marked(self):
+        def said(reasoning, *ids, **fields):
+            calls = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in ids]
+            return {"role": "assistant", "content": None, **({"tool_calls": calls} if ids else {}), **reasoning, **fields}
+        missing, filled, none = {"reasoning_gap": "open"}, {"reasoning_content": "as I thought", "reasoning_gap": "filled"}, {}
+        for given, ids, want in (({}, ["call_known"], filled), ({}, ["x", "call_known"], filled), ({"reasoning_content": None}, ["call_known"], filled),
+                                 ({}, ["call_plain"], none), ({}, ["call_other"], missing), ({"reasoning_content": None}, ["x", "y"], missing),
+                                 ({"reasoning_content": "mine"}, ["call_known"], none), ({"reasoning": "mine"}, ["call_known"], none),
+                                 ({"reasoning_content": ""}, ["call_known"], none), ({}, [], none)):
+            with self.subTest(given=given, ids=ids):
+                history = [USER, said(given, *ids), *({"role": "tool", "tool_call_id": i, "content": "x"} for i in ids), USER]
+                status, _, body = self.fake.http("POST", PATH, {"messages": history, "tools": [TOOL]})
+                self.assertEqual(status, 200, body)
+                self.assertEqual(json.loads(self.fake.command("last"))["messages"], [USER, said({**given, **want}, *ids), *history[2:]])
+        # Who does not think is shown no reasoning: nothing is missing.
+        self.fake.http("POST", PATH, {"messages": [USER, said({}, "call_known"), USER], "thinking": {"type": "disabled"}})
+        self.assertEqual(json.loads(self.fake.command("last"))["messages"][1], said({}, "call_known"))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -157,6 +157,27 @@ void gen_sampling_init(const struct engine *e, struct gen_sampling *s)
 	s->temperature = s->top_p = s->repetition_penalty = 1;
 }
 
+/* Knows the calls named call_known, whose answer had reasoning, and call_plain, whose had none. */
+struct recall *engine_recall(const struct engine *e)
+{
+	(void)e;
+	return mem_new(1);
+}
+
+bool recall_reasoning(struct recall *r, const char *call_id, struct buf *out)
+{
+	(void)r;
+	if (!strcmp(call_id, "call_known"))
+		buf_adds(out, "as I thought");
+	return !strcmp(call_id, "call_known") || !strcmp(call_id, "call_plain");
+}
+
+void recall_free(struct recall **r)
+{
+	free(*r);
+	*r = NULL;
+}
+
 /* ---- a generation's thread ---- */
 
 static void fake_put(struct generation *g, struct gen_event ev, const char *text, size_t len)

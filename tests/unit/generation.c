@@ -43,6 +43,7 @@ static void adjacent_texts_merge_and_order_stays(void **state)
 {
 	struct generation *g = generation_make(NULL, NULL), *engine = g;
 	struct gen_token_logprob lp = { 3, -1 }, top[2] = { { 3, -1 }, { 4, -2 } };
+	char id[GENERATION_ID_MAX];
 	struct gen_event ev;
 
 	(void)state;
@@ -51,7 +52,7 @@ static void adjacent_texts_merge_and_order_stays(void **state)
 	generation_put_text(g, GEN_EV_CONTENT, 0, "d", 1);
 	generation_put_logprob(g, &lp, true, top, 2);
 	generation_put_text(g, GEN_EV_CONTENT, 0, "e", 1);
-	generation_put_tool(g, 0, "f", 1);
+	generation_put_tool(g, 0, "f", 1, id);
 	generation_put_text(g, GEN_EV_TOOL_ARGS, 0, "{", 1);
 	generation_put_text(g, GEN_EV_TOOL_ARGS, 0, "}", 1);
 	generation_put_tool_end(g, 0);
