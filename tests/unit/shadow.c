@@ -84,7 +84,10 @@ ODDPLUG(off, ODDPLUG_OP(hc_pre, LOSSY, "off", off_hc_pre), ODDPLUG_OP(hc_post, L
 ODDPLUG(odd, ODDPLUG_OP(moe_route, LOSSY, "off", odd_route));
 ODDPLUG(failing, ODDPLUG_OP(attn, LOSSY, "off", failing_attn));
 ODDPLUG(counted, ODDPLUG_OP(hc_pre, LOSSY, "off", counted_hc_pre));
-static struct provider *test_plugins[] = { &off, &odd, &failing, &counted, NULL };
+ODDPLUG(honest, ODDPLUG_OP(hc_pre, EXACT, "fp32", counted_hc_pre));
+ODDPLUG(liar, ODDPLUG_OP(hc_pre, EXACT, "fp32", off_hc_pre));
+ODDPLUG(late_liar, ODDPLUG_OP(hc_post, EXACT, "fp32", off_hc_post));
+static struct provider *test_plugins[] = { &off, &odd, &failing, &counted, &honest, &liar, &late_liar, NULL };
 
 static int test_init(void **state)
 {
@@ -188,6 +191,35 @@ static void known_errors_are_found_as_they_are(void **state)
 		}
 	shadow_report_fini(&r);
 	shadow_unref(&s);
+	tinykit_fini(&k);
+}
+
+static void test_shadowed(struct tinykit *k, const char *spec, int32_t token[2][N_TOK + 1])
+{
+	struct shadow *s = test_shadow(k, spec, 1);
+
+	free(test_pass(k, k->ref, s, token));
+	shadow_unref(&s);
+}
+
+/* A kernel that said it has ref's bits was held against ref, differed, and went on sharing ref's cache. */
+static void what_is_marked_exact_and_differs_is_disproved(void **state)
+{
+	struct tinykit k;
+	int32_t token[2][N_TOK + 1];
+	int before = disproved_count();
+
+	(void)state;
+	tinykit_init(&k, 2);
+	test_tokens(&k, token);
+	test_shadowed(&k, "mhc=off", token);    /* says that it differs */
+	test_shadowed(&k, "mhc=honest", token); /* has ref's bits */
+	assert_int_equal(disproved_count(), before);
+	assert_true(provider_exact(&honest) && provider_exact(&liar));
+	test_shadowed(&k, "mhc=liar", token);
+	assert_int_equal(disproved_count(), before + 1);
+	assert_true(provider_exact(&honest) && !provider_exact(&liar) && provider_exact(&provider_ref));
+	assert_non_null(strstr(provider_disproved(&liar)->why, "hc_pre of liar differs in y from ref"));
 	tinykit_fini(&k);
 }
 
@@ -441,6 +473,15 @@ static void the_engine_runs_its_shadow_beside_its_steps(void **state)
 	assert_int_equal(engine_shadow_start(e, &ks, 0.5, &why), 0); /* takes its place */
 	assert_int_equal(engine_shadow_stop(e), 0);
 	assert_int_equal(engine_shadow_report(e, &r), RC_NOT_FOUND);
+	/* what lies is disproved from the engine's thread too */
+	ks = oddplug_set(test_plugins, "mhc=late_liar");
+	assert_int_equal(engine_shadow_start(e, &ks, 1, &why), 0);
+	assert_true(provider_exact(&late_liar));
+	buf_clear(&shadowed);
+	engine_ask(e, "caught", &shadowed);
+	assert_string_equal(buf_str(&shadowed), buf_str(&plain));
+	assert_false(provider_exact(&late_liar));
+	assert_int_equal(engine_shadow_stop(e), 0);
 	engine_close(&e);
 	assert_non_null(freed);
 	kset_free(&freed);
@@ -453,6 +494,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_errors_are_found_as_they_are),
+		cmocka_unit_test(what_is_marked_exact_and_differs_is_disproved),
 		cmocka_unit_test(what_both_sets_share_is_not_run_and_called_the_same),
 		cmocka_unit_test(the_worst_request_and_token_are_named),
 		cmocka_unit_test(the_answers_bits_are_untouched),
