@@ -63,6 +63,8 @@ static void tell_disk(struct cache_disk *disk, struct metrics *m)
 		{ METRIC_cache_disk_over_rate_total, s.over_rate },
 		{ METRIC_cache_disk_deleted_files_total, s.deleted },
 		{ METRIC_cache_disk_bad_files_total, s.bad },
+		{ METRIC_cache_disk_aside_files_total, s.aside },
+		{ METRIC_cache_disk_refused_reads_total, s.reads_refused },
 		{ METRIC_cache_disk_errors_total, s.errors },
 	};
 

@@ -209,10 +209,16 @@ void cache_disk_end_all_reads(struct cache_disk *d)
 	cache_disk_end_reads(&ended);
 }
 
+bool cache_disk_hangs(const struct cache_disk *d)
+{
+	must(lock_held(&d->lock));
+	return d->in_io && clock_ms() - d->io_since >= d->patience_ms;
+}
+
 /* Would it come to nothing, or be one too many? Lock held. */
 static bool cache_disk_refuses(struct cache_disk *d, int64_t n)
 {
-	return d->closing || (d->in_io && clock_ms() - d->io_since >= d->patience_ms) ||
+	return d->closing || cache_disk_hangs(d) ||
 	       d->n_reads >= CACHE_DISK_READS || d->n_read_keys + n > CACHE_DISK_READ_KEYS;
 }
 
@@ -285,6 +291,26 @@ void cache_disk_disown(struct cache_disk *d, const struct cache_key *k)
 		cache_disk_write_free(w);
 }
 
+/* Its entry is gone already. Of a disk that hangs the thread does it when that comes back: nobody else is to be stuck. */
+static void cache_disk_remove(struct cache_disk *d, const struct cache_disk_name *n)
+{
+	struct cache_disk_removal *r = mem_new(sizeof *r);
+	bool later;
+
+	r->name = *n;
+	lock_take(&d->lock);
+	later = cache_disk_hangs(d);
+	if (later)
+		list_put(&d->removals, &r->link);
+	lock_drop(&d->lock);
+	if (later)
+		return;
+	free(r);
+	cache_disk_io_begin(d);
+	cache_dir_remove(&d->dir, n, false);
+	cache_disk_io_end(d);
+}
+
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
 {
 	struct cache_disk_write *w = cache_disk_take_out(d, k);
@@ -292,7 +318,7 @@ void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
 	for (int kind = 0; kind < CACHE_FILE_N_KIND; kind++) {
 		struct cache_disk_name n = cache_disk_name_of(d, k, (enum cache_file_kind)kind);
 
-		cache_dir_remove(&d->dir, &n, false);
+		cache_disk_remove(d, &n);
 	}
 	if (w)
 		cache_disk_write_free(w);
@@ -334,7 +360,7 @@ void cache_disk_clear(struct cache_disk *d)
 	name = cache_disk_forget_own(d, &n);
 	lock_drop(&d->lock);
 	for (size_t i = 0; i < n; i++)
-		cache_dir_remove(&d->dir, name + i, false);
+		cache_disk_remove(d, name + i);
 	free(name);
 	cache_disk_free_writes(&waiting);
 }

@@ -82,14 +82,15 @@ void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask);
 /* Reads a block back, and its state where there is one, on the calling thread, which waits for the disk: header, CRC, model
  * and layout, tokens and parent against the key, rows. *ret_item has references that the caller then owns. RC_NOT_FOUND:
  * the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it is then moved and counted
- * like any bad file. -errno: it could not be read for want of something of ours. */
+ * like any bad file. RC_TIMEOUT: the disk hangs. -errno: it could not be read for want of something of ours. */
 int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item, struct buf *why);
 /* The keys of all blocks on disk, in no order; malloc'd, the caller frees. -ENOMEM. Returns the count. */
 int cache_disk_keys(struct cache_disk *d, struct cache_key **ret_k);
 /* As if it had nothing of this key, at once: for a thread that must not wait. Files that are there stay until they are
  * written anew; the next start finds them. */
 void cache_disk_disown(struct cache_disk *d, const struct cache_key *k);
-/* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. */
+/* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. Of one
+ * that is known to hang they go when it comes back. */
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k);
 /* The same for all of the model's files, and what waits to be written. */
 void cache_disk_clear(struct cache_disk *d);

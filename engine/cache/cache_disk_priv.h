@@ -28,6 +28,12 @@ struct cache_disk_read {
 	struct cache_key key[];       /* [n] */
 };
 
+/* A file that was to go while the disk hung. */
+struct cache_disk_removal {
+	struct list link;
+	struct cache_disk_name name;
+};
+
 struct cache_disk {
 	unsigned magic;
 	struct lock lock;
@@ -43,7 +49,7 @@ struct cache_disk {
 	int max_queued;
 	long long patience_ms;
 	/* Under the lock. */
-	struct list reads, writes;
+	struct list reads, writes, removals;
 	int n_reads; int64_t n_read_keys;  /* of reads */
 	int n_writes; size_t queued_bytes; /* of writes */
 	pthread_t self; bool started; /* the thread's own word of who it is */
@@ -97,6 +103,8 @@ void cache_disk_free_writes(struct list *writes);
 void cache_disk_unqueue(struct cache_disk *d, struct cache_disk_write *w);
 void cache_disk_unread(struct cache_disk *d, struct cache_disk_read *r);
 void cache_disk_end_all_reads(struct cache_disk *d);
+/* Has the thread been in one call for longer than the patience? Lock held. */
+bool cache_disk_hangs(const struct cache_disk *d);
 struct cache_disk_name cache_disk_name_of(const struct cache_disk *d, const struct cache_key *k,
 	enum cache_file_kind kind);
 /* Counts an error; its text is the last one's. Lock held. */

@@ -234,9 +234,15 @@ static int cache_disk_check_state(struct cache_disk *d, const struct cache_key *
 int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item, struct buf *why)
 {
 	struct cache_disk_item item = { .block = NULL };
+	bool hangs;
 	int rc;
 
 	must_magic(d, CACHE_DISK_MAGIC);
+	lock_take(&d->lock);
+	hangs = cache_disk_hangs(d);
+	lock_drop(&d->lock);
+	if (hangs)
+		return buf_why(why, RC_TIMEOUT, "the disk hangs");
 	rc = cache_disk_read_why(d, k, CACHE_FILE_BLOCK, &item, why);
 	if (rc == RC_NOT_FOUND || rc == -ENOENT)
 		return buf_why(why, RC_NOT_FOUND, "no such block is on disk");

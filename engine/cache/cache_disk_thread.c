@@ -56,6 +56,27 @@ static void cache_disk_take_sync(struct cache_disk *d)
 	lock_take(&d->lock);
 }
 
+static struct cache_disk_removal *cache_disk_first_removal(struct cache_disk *d)
+{
+	struct cache_disk_removal *r = list_entry(d->removals.next, struct cache_disk_removal, link);
+
+	list_del(&r->link);
+	return r;
+}
+
+/* Before anything else: a file of that name that is written later is another one. */
+static void cache_disk_take_removal(struct cache_disk *d)
+{
+	struct cache_disk_removal *r = cache_disk_first_removal(d);
+
+	lock_drop(&d->lock);
+	cache_disk_io_begin(d);
+	cache_dir_remove(&d->dir, &r->name, false);
+	cache_disk_io_end(d);
+	free(r);
+	lock_take(&d->lock);
+}
+
 /* What hangs is not the thread's fault, but whoever waits must know. Other threads' I/O is their own. */
 static void cache_disk_io(struct cache_disk *d, bool in)
 {
@@ -85,7 +106,9 @@ static bool cache_disk_turn(struct cache_disk *d)
 
 	if (d->left)
 		return false;
-	if (!list_empty(&d->reads))
+	if (!list_empty(&d->removals))
+		cache_disk_take_removal(d);
+	else if (!list_empty(&d->reads))
 		cache_disk_take_read(d);
 	else if (d->unsynced >= CACHE_DISK_SYNC_FILES || (d->unsynced && (late || list_empty(&d->writes))))
 		cache_disk_take_sync(d);
@@ -104,6 +127,8 @@ static void cache_disk_free(struct cache_disk *d)
 	must(list_empty(&d->reads));
 	cache_dir_close(&d->dir);
 	cache_disk_free_writes(&d->writes);
+	while (!list_empty(&d->removals)) /* it was left behind */
+		free(cache_disk_first_removal(d));
 	cache_disk_index_fini(&d->index);
 	must_zero(pthread_cond_destroy(&d->cond));
 	must_zero(pthread_cond_destroy(&d->moved));
@@ -170,6 +195,7 @@ static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
 	lock_cond_init(&d->moved);
 	list_init(&d->reads);
 	list_init(&d->writes);
+	list_init(&d->removals);
 	d->dir = (struct cache_dir){ .fd = -1, .bad_fd = -1, .aside = { .fd = -1 } };
 	d->layout = *o->layout; /* the thread may outlive the model */
 	cache_file_format_init(&d->format, &d->layout, o->model_id);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * cache_disk_hang.c - a disk that hangs: who may wait for it, for how long, and what becomes of the rest.
  * Threads: the test's and the disk's. Locks: none. */
+#include "engine/base/rc.h"
 #include "tests/unit/diskkit.h"
 #include "tests/unit/hangkit.h"
 
@@ -242,31 +243,66 @@ static void one_read_is_of_so_many_blocks(void **state)
 	ended(r + 3);
 }
 
+/* Asks until it is refused: the disk is known to hang. Returns the read that was. */
+static struct reader *known_to_hang(struct reader *in, struct reader r[MOST])
+{
+	int n = 0;
+
+	hangkit_hang(HANGKIT_READ);
+	ask(in, 1, 4);
+	hangkit_hangs();
+	for (ask(r, 1, 4); !diskkit_stats(&kit).reads_refused; ask(r + n, 1, 4)) {
+		atomic_store(&r[n].abandoned, true); /* or the queue would be full some time */
+		n = (n + 1) % MOST;
+		if (atomic_load(&r[n].ends))
+			memset(r + n, 0, sizeof r[n]);
+	}
+	return r + n;
+}
+
 /* Once it is known to hang, no request waits for it any more; once it does not, all do. */
 static void a_disk_that_hangs_is_not_asked(void **state)
 {
 	static struct reader in, r[MOST];
-	uint64_t refused;
-	int n = 0;
 
 	(void)state;
 	kit.options.patience = MOMENT;
 	diskkit_open(&kit);
-	hangkit_hang(HANGKIT_READ);
-	ask(&in, 1, 4);
-	hangkit_hangs();
-	do {
-		ask(r + n, 1, 4);
-		refused = diskkit_stats(&kit).reads_refused;
-		atomic_store(&r[n].abandoned, true); /* or the queue would be full some time */
-		n = refused ? n : (n + 1) % MOST;
-		if (!refused && atomic_load(&r[n].ends))
-			memset(r + n, 0, sizeof r[n]);
-	} while (!refused);
-	assert_int_equal(atomic_load(&r[n].ends), 1);
+	assert_int_equal(atomic_load(&known_to_hang(&in, r)->ends), 1);
 	hangkit_let_go();
 	ended(&in);
 	diskkit_whole(&kit, 1, 4, 3);
+}
+
+/* An operator's command was stuck, and with it the end of the daemon. */
+static void what_is_removed_from_a_disk_that_hangs_goes_later(void **state)
+{
+	static struct reader in, r[MOST];
+	struct cache_disk_item item[4], got;
+	struct buf why = { 0 };
+	char path[2][256];
+	bool st;
+	int at;
+
+	(void)state;
+	kit.options.patience = MOMENT;
+	diskkit_open(&kit);
+	diskkit_path(&kit, DISKKIT_MODEL, 1, 4, 0, item);
+	known_to_hang(&in, r);
+	hangkit_hang(HANGKIT_REMOVE);
+	cache_disk_drop(kit.d, &item[3].key);
+	assert_false(cache_disk_has(kit.d, &item[3].key, &st));
+	assert_int_equal(cache_disk_check(kit.d, &item[0].key, &got, &why), RC_TIMEOUT);
+	cache_disk_clear(kit.d);
+	assert_true(diskkit_exists(diskkit_file(&kit, 1, 3, CACHE_FILE_BLOCK, false, path[0])));
+	assert_true(diskkit_exists(diskkit_file(&kit, 1, 0, CACHE_FILE_BLOCK, false, path[1])));
+	hangkit_let_go();
+	ended(&in);
+	diskkit_reopen(&kit); /* what was to go is gone before the thread is */
+	assert_false(diskkit_exists(path[0]) || diskkit_exists(path[1]));
+	assert_int_equal(diskkit_read(&kit, 1, 4, &at), 0);
+	diskkit_item_fini(item, 4);
+	buf_fini(&why);
 }
 
 int main(void)
@@ -281,6 +317,7 @@ int main(void)
 		T(reads_that_nobody_wants_make_room),
 		T(one_read_is_of_so_many_blocks),
 		T(a_disk_that_hangs_is_not_asked),
+		T(what_is_removed_from_a_disk_that_hangs_goes_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * hangkit.c - a disk that hangs: reads and writes of cached files stay in the call until they are let go.
+ * hangkit.c - a disk that hangs: calls for cached files stay there until they are let go.
  * Threads: the test's decides, any hangs. Locks: its own. */
 #include "tests/unit/hangkit.h"
 #include "engine/cache/cache_dir.h"
@@ -8,7 +8,7 @@
 
 static pthread_mutex_t hangkit_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t hangkit_cond = PTHREAD_COND_INITIALIZER;
-static bool hangkit_on[2];
+static bool hangkit_on[HANGKIT_N_CALL];
 static int hangkit_in;
 
 int __real_cache_dir_read(struct cache_dir *d, const struct cache_disk_name *n, size_t max, size_t head,
@@ -19,6 +19,8 @@ int __real_cache_dir_write(struct cache_dir *d, const struct cache_disk_name *n,
 	int64_t stamp, struct buf *why);
 int __wrap_cache_dir_write(struct cache_dir *d, const struct cache_disk_name *n, const uint8_t *bytes, size_t size,
 	int64_t stamp, struct buf *why);
+int __real_cache_dir_remove(struct cache_dir *d, const struct cache_disk_name *n, bool bad);
+int __wrap_cache_dir_remove(struct cache_dir *d, const struct cache_disk_name *n, bool bad);
 
 static void hangkit_pass(enum hangkit_call call)
 {
@@ -45,6 +47,12 @@ int __wrap_cache_dir_write(struct cache_dir *d, const struct cache_disk_name *n,
 	return __real_cache_dir_write(d, n, bytes, size, stamp, why);
 }
 
+int __wrap_cache_dir_remove(struct cache_dir *d, const struct cache_disk_name *n, bool bad)
+{
+	hangkit_pass(HANGKIT_REMOVE);
+	return __real_cache_dir_remove(d, n, bad);
+}
+
 void hangkit_hang(enum hangkit_call call)
 {
 	pthread_mutex_lock(&hangkit_mutex);
@@ -63,7 +71,8 @@ void hangkit_hangs(void)
 void hangkit_let_go(void)
 {
 	pthread_mutex_lock(&hangkit_mutex);
-	hangkit_on[HANGKIT_READ] = hangkit_on[HANGKIT_WRITE] = false;
+	for (int i = 0; i < HANGKIT_N_CALL; i++)
+		hangkit_on[i] = false;
 	pthread_cond_broadcast(&hangkit_cond);
 	pthread_mutex_unlock(&hangkit_mutex);
 }
