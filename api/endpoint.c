@@ -84,10 +84,21 @@ int endpoint_name(int fd, char out[ENDPOINT_MAX], struct buf *why)
 	else if (a.sa.sa_family == AF_INET6 && inet_ntop(AF_INET6, &a.in6.sin6_addr, text, sizeof text))
 		snprintf(out, ENDPOINT_MAX, "[%s]:%u", text, (unsigned)ntohs(a.in6.sin6_port));
 	else if (a.sa.sa_family == AF_UNIX)
-		snprintf(out, ENDPOINT_MAX, "unix:%.*s", (int)sizeof a.un.sun_path, a.un.sun_path);
+		snprintf(out, ENDPOINT_MAX, ENDPOINT_UNIX "%.*s", (int)sizeof a.un.sun_path, a.un.sun_path);
 	else
 		return buf_why(why, RC_INVALID, "the listening socket is neither IPv4, IPv6 nor Unix");
 	return 0;
+}
+
+static bool endpoint_address_is_local(const union endpoint_address *a)
+{
+	const struct in6_addr *six = &a->in6.sin6_addr;
+
+	if (a->sa.sa_family == AF_INET)
+		return ntohl(a->in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	if (a->sa.sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == IN_LOOPBACKNET);
+	return a->sa.sa_family == AF_UNIX;
 }
 
 bool endpoint_is_local(int fd)
@@ -95,12 +106,19 @@ bool endpoint_is_local(int fd)
 	union endpoint_address a = { 0 };
 	socklen_t len = sizeof a;
 
-	if (getsockname(fd, &a.sa, &len))
-		return false;
-	if (a.sa.sa_family == AF_INET)
-		return ntohl(a.in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-	if (a.sa.sa_family == AF_INET6)
-		return IN6_IS_ADDR_LOOPBACK(&a.in6.sin6_addr) ||
-		       (IN6_IS_ADDR_V4MAPPED(&a.in6.sin6_addr) && a.in6.sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
-	return a.sa.sa_family == AF_UNIX;
+	return getsockname(fd, &a.sa, &len) == 0 && endpoint_address_is_local(&a);
+}
+
+int endpoint_check(const char *address, bool *ret_local, struct buf *why)
+{
+	union endpoint_address a = { 0 };
+	struct addrinfo *ai;
+	int rc = endpoint_parse(address, &ai, why);
+
+	if (rc)
+		return rc;
+	memcpy(&a, ai->ai_addr, ai->ai_addrlen);
+	*ret_local = endpoint_address_is_local(&a);
+	freeaddrinfo(ai);
+	return 0;
 }

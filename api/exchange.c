@@ -10,16 +10,24 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 
-#include <errno.h>
+#include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define EXCHANGE_MAGIC 0xca11f00d
 #define EXCHANGE_MESSAGES "/v1/messages" /* it and paths below have errors of another form */
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
 #define EXCHANGE_SWALLOW 8         /* times the body limit: read and thrown away before we cut off */
+
+static int exchange_fd(struct MHD_Connection *conn)
+{
+	const union MHD_ConnectionInfo *i = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	must(i);
+	return i->connect_fd;
+}
 
 struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Connection *conn,
 			      const char *method, const char *url)
@@ -34,6 +42,8 @@ struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Conne
 	x->method = method;
 	x->path = mem_strdup(url);
 	x->started = clock_s();
+	atomic_store(&x->quiet_since, x->started);
+	x->fd = exchange_fd(conn);
 	x->route = router_find(method, x->path, &x->rest, &x->allow);
 	strcpy(x->label, "http");
 	hexid_make(x->id, sizeof x->id, x->route ? x->route->id_prefix : "req-");
@@ -144,6 +154,14 @@ static void exchange_retry_after(const struct exchange *x, struct MHD_Response *
 	exchange_header(r, "Retry-After", seconds);
 }
 
+/* No credentials: a page has to show a key of its own. */
+static void exchange_cors(const struct exchange *x, struct MHD_Response *r)
+{
+	exchange_header(r, "Access-Control-Allow-Origin", x->cors);
+	exchange_header(r, "Access-Control-Expose-Headers", "x-request-id, retry-after");
+	exchange_header(r, "Vary", "Origin");
+}
+
 static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Response *r)
 {
 	must(r && !x->status);
@@ -159,6 +177,8 @@ static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Respo
 		exchange_retry_after(x, r);
 	if (x->close)
 		exchange_header(r, "Connection", "close");
+	if (x->cors)
+		exchange_cors(x, r);
 	/* It can fail only when the connection is past its headers or dying; libmicrohttpd then closes it. */
 	(void)MHD_queue_response(x->connection, status, r);
 	MHD_destroy_response(r);
@@ -207,6 +227,17 @@ void exchange_fail(struct exchange *x, const struct error *err)
 	exchange_reply(x, (unsigned)rc_http(err->rc), exchange_error(x, err));
 }
 
+void exchange_preflight(struct exchange *x)
+{
+	struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+
+	must(r);
+	exchange_header(r, "Access-Control-Allow-Methods", "GET, POST");
+	exchange_header(r, "Access-Control-Allow-Headers", "*, Authorization"); /* "*" does not mean that one */
+	exchange_header(r, "Access-Control-Max-Age", "600");
+	exchange_queue(x, MHD_HTTP_NO_CONTENT, r);
+}
+
 /* ---- waiting ---- */
 
 void exchange_wake(struct exchange *x, unsigned why)
@@ -245,15 +276,18 @@ static void exchange_step(struct exchange *x)
 
 bool exchange_gone(const struct exchange *x)
 {
-	const union MHD_ConnectionInfo *i =
-	    MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	ssize_t n;
-	char byte;
+	/* Not by a read, which would find what came before the goodbye: another request, or the end of TLS. */
+	struct pollfd p = { .fd = x->fd, .events = POLLRDHUP };
 
-	if (!i)
-		return true;
-	n = recv(i->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+	return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+void exchange_tick(struct exchange *x, double now, double keep_alive)
+{
+	/* One that is at work looks for itself before it parks; its other fields are its thread's. */
+	if (!(atomic_load(&x->wake) & EXCHANGE_PARKED) ||
+	    now - atomic_load(&x->quiet_since) >= (x->streaming ? keep_alive : INFINITY) || exchange_gone(x))
+		exchange_wake(x, EXCHANGE_TICK);
 }
 
 /* libmicrohttpd asks for bytes; 0 while parked. */
@@ -281,6 +315,7 @@ static ssize_t exchange_read(void *arg, uint64_t pos, char *to, size_t max)
 	memcpy(to, x->out.data + x->out_at, n);
 	x->out_at += n;
 	x->sent += n;
+	atomic_store(&x->quiet_since, clock_s());
 	return (ssize_t)n;
 }
 

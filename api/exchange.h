@@ -20,7 +20,7 @@ struct http;
 /* Why a waiting call is woken. */
 enum exchange_wake {
 	EXCHANGE_EVENTS = 1,    /* what it waits for has something new */
-	EXCHANGE_TICK = 2,      /* about a second went by: keep-alives, and is the client still there? */
+	EXCHANGE_TICK = 2,      /* a keep-alive is due, or the client may have left */
 	EXCHANGE_STOPPING = 4,  /* the server ends: finish now */
 	EXCHANGE_PARKED = 8     /* internal: suspended in libmicrohttpd, the next waker must resume it */
 };
@@ -48,6 +48,7 @@ struct exchange {
 	char *path;
 	const char *method;           /* libmicrohttpd's, lives as long as the call */
 	const char *allow;            /* for 405 */
+	const char *cors;             /* Access-Control-Allow-Origin of the reply, or NULL */
 	struct keys_pass pass;        /* the key it came with */
 	char label[32];               /* where from, for the request ring: "http", or "http:" and the key's name */
 	char *body; size_t body_len, body_cap, body_seen;
@@ -59,6 +60,8 @@ struct exchange {
 	/* waiting and streaming */
 	struct exchange_work work;
 	atomic_uint wake;             /* bits of enum exchange_wake */
+	_Atomic double quiet_since;   /* clock_s(): the last time that bytes of a stream went out */
+	int fd;                       /* the connection's */
 	bool streaming, finished;
 	bool close;                   /* nothing after this request on its connection can be trusted */
 	struct buf out; size_t out_at; /* bytes of the stream not yet taken by libmicrohttpd */
@@ -82,6 +85,8 @@ void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text);
 struct exchange_header { const char *name, *value; };
 void exchange_reply_with(struct exchange *x, unsigned status, struct buf *text, const struct exchange_header *header);
 void exchange_fail(struct exchange *x, const struct error *err);
+/* To a browser that asks whether its page may: yes. */
+void exchange_preflight(struct exchange *x);
 /* The error's body in the form that clients of the path expect; also for an error within a stream. */
 json_t *exchange_error(const struct exchange *x, const struct error *err);
 
@@ -95,7 +100,10 @@ enum MHD_Result exchange_advance(struct exchange *x);
 
 /* From any thread, while the call is known to live: listed in http, or before its work's end() returned. */
 void exchange_wake(struct exchange *x, unsigned why);
-/* Did the client close its connection? */
+/* Did the client close its connection? From any thread, as above. */
 bool exchange_gone(const struct exchange *x);
+/* A tick for a call that waits: wakes it only when there is something to do, a client that left or a stream that was
+ * silent for `keep_alive` seconds. */
+void exchange_tick(struct exchange *x, double now, double keep_alive);
 
 #endif

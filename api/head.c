@@ -2,6 +2,7 @@
  * head.c - what a request's line and headers alone decide: framing, keys, limits, media type.
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
 #include "api/head.h"
+#include "api/cors.h"
 #include "api/server.h"
 #include "engine/base/clock.h"
 #include "engine/base/hexid.h"
@@ -119,7 +120,7 @@ static void head_check_body(struct exchange *x, size_t max_body)
 		error_set(&x->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes", max_body);
 }
 
-void head_check(struct exchange *x, struct keys *keys, size_t max_body, bool old)
+void head_check(struct exchange *x, const struct head_options *o, bool old)
 {
 	struct head_sum sum = { .bytes = strlen(x->path) };
 	const char *framing;
@@ -133,12 +134,12 @@ void head_check(struct exchange *x, struct keys *keys, size_t max_body, bool old
 		error_set(&x->error, RC_HEADERS, NULL,
 			  "request headers larger than %d bytes or more than %d of them", HEAD_MAX_BYTES,
 			  HEAD_MAX_FIELDS);
-	else if (head_admit(x, keys) || x->error.rc)
+	else if (cors_admit(x, o->cors) || head_admit(x, o->keys) || x->error.rc)
 		return;
 	else if (http_stopping(x->http))
 		error_set(&x->error, RC_DRAINING, NULL, "the server is shutting down");
 	else
-		head_check_body(x, max_body);
+		head_check_body(x, o->max_body);
 }
 
 bool head_refuses_now(const struct exchange *x, size_t max_body)

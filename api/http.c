@@ -2,11 +2,14 @@
  * http.c - the HTTP server: starts, ticks and stops libmicrohttpd, and leads each call through it.
  * Threads: control starts, ticks and stops; libmicrohttpd's threads run callbacks. Lock: http. */
 #include "api/http.h"
+#include "api/conns.h"
+#include "api/cors.h"
 #include "api/exchange.h"
-#include "api/endpoint.h"
 #include "api/head.h"
 #include "api/page.h"
+#include "api/port.h"
 #include "api/server.h"
+#include "api/tls.h"
 #include "api/traffic.h"
 #include "engine/base/clock.h"
 #include "engine/base/lock.h"
@@ -15,27 +18,34 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 
-#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define HTTP_MAGIC 0x477b5eed
-#define HTTP_CONNECTION_MEMORY (128 * 1024)
-#define HTTP_IDLE_SECONDS 60
-#define HTTP_FIRST_SECONDS 10             /* until the first head is whole */
+#define HTTP_MAX_PORTS 8
+#define HTTP_BODY_SECONDS 20              /* without a byte of a body */
 #define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
+
+/* Files as they were read. */
+struct http_next {
+	struct keys *keys;
+	struct tls_pair *tls;
+};
 
 struct http {
 	unsigned magic;
 	struct http_options options;
-	char *version, *aliases;
-	char address[ENDPOINT_MAX];
+	char *version, *aliases, *cors;
+	char address[HTTP_MAX_PORTS * ENDPOINT_MAX];
 	struct engine *engine;
 	struct keys *keys;            /* NULL: everyone may call */
 	time_t started;
-	struct MHD_Daemon *daemon;
+	struct port port[HTTP_MAX_PORTS];
+	int n_ports;
+	struct conns conns;
 	atomic_bool stopping;
 	atomic_size_t body_total;
 	struct traffic *traffic;
@@ -61,7 +71,7 @@ const char *http_version(const struct http *h)
 
 double http_keep_alive(const struct http *h)
 {
-	return h->options.keep_alive;
+	return h->options.keep_alive < 0 ? INFINITY : h->options.keep_alive;
 }
 
 double http_stall(const struct http *h)
@@ -103,11 +113,14 @@ const char *http_address(const struct http *h)
 /* `old`: HTTP/1.0. */
 static void http_begin(struct http *h, struct exchange *x, bool old)
 {
+	const struct head_options head = { h->keys, h->cors, h->options.max_body };
+
 	lock_take(&h->lock);
 	list_put(&h->calls, &x->node);
 	lock_drop(&h->lock);
 	traffic_began(h->traffic);
-	head_check(x, h->keys, h->options.max_body, old);
+	conns_body_begins(&h->conns, x->connection);
+	head_check(x, &head, old);
 	if (x->error.rc && head_refuses_now(x, h->options.max_body))
 		exchange_fail(x, &x->error);
 }
@@ -117,6 +130,12 @@ static bool http_take(struct http *h, struct exchange *x, const char *data, size
 	const struct http_options *o = &h->options;
 
 	return exchange_take_body(x, data, n, o->max_body, o->max_body_total, &h->body_total);
+}
+
+/* Seconds that libmicrohttpd lets a connection be silent, from now on. */
+static void http_patience(struct MHD_Connection *conn, unsigned seconds)
+{
+	MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
 }
 
 static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const char *url,
@@ -129,7 +148,7 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 
 	if (!x) {
 		*state = x = exchange_new(h, h->engine, conn, method, url);
-		MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)HTTP_IDLE_SECONDS);
+		http_patience(conn, HTTP_BODY_SECONDS);
 		http_begin(h, x, !strcmp(version, "HTTP/1.0"));
 		return MHD_YES;
 	}
@@ -140,6 +159,8 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 		return http_take(h, x, data, n) ? MHD_YES : MHD_NO;
 	if (x->work.step)
 		return exchange_advance(x);
+	conns_request_whole(&h->conns, conn);
+	http_patience(conn, (unsigned)h->options.idle);
 	if (x->error.rc && !page_refuse(x))
 		exchange_fail(x, &x->error);
 	else if (!x->error.rc)
@@ -179,7 +200,6 @@ static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
 	struct http *h = arg;
 	struct exchange *x = *state;
 
-	(void)conn;
 	*state = NULL;
 	if (!x)
 		return;
@@ -188,6 +208,7 @@ static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
 	http_log(x);
 	http_count(h, x, why != MHD_REQUEST_TERMINATED_COMPLETED_OK);
 	exchange_drop_body(x, &h->body_total);
+	conns_request_over(&h->conns, conn);
 	/* Unlisted before it is freed: http_tick() only touches what is listed. */
 	lock_take(&h->lock);
 	list_del(&x->node);
@@ -197,28 +218,21 @@ static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
 	exchange_free(&x);
 }
 
-static void http_mhd_log(void *arg, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
-static void http_mhd_log(void *arg, const char *fmt, va_list ap)
-{
-	char text[256];
-
-	(void)arg;
-	vsnprintf(text, sizeof text, fmt, ap);
-	log_event(LOG_LV_DEBUG, "libmicrohttpd", "text=%s", LOGQ(text));
-}
-
 /* ---- life cycle ---- */
 
 static void http_defaults(struct http_options *o)
 {
-	o->listen = o->listen ? o->listen : HTTP_DEFAULT_LISTEN;
+	if (!o->listen)
+		o->listen = o->n_fds ? "" : HTTP_DEFAULT_LISTEN;
 	o->version = o->version ? o->version : "";
 	o->model_aliases = o->model_aliases ? o->model_aliases : "claude-*";
 	o->max_connections = o->max_connections > 0 ? o->max_connections : 256;
+	o->head = o->head > 0 ? o->head : 10;
+	o->idle = o->idle > 0 ? o->idle : 60;
 	o->threads = o->threads > 0 ? o->threads : 4;
 	o->max_body = o->max_body ? o->max_body : (size_t)8 << 20;
 	o->max_body_total = o->max_body_total ? o->max_body_total : 8 * o->max_body;
-	o->keep_alive = o->keep_alive > 0 ? o->keep_alive : 4;
+	o->keep_alive = o->keep_alive != 0 ? o->keep_alive : 4;
 	o->stall = o->stall > 0 ? o->stall : 120;
 }
 
@@ -231,44 +245,135 @@ static enum MHD_Result http_accept(void *arg, const struct sockaddr *address, so
 	return http_stopping(arg) ? MHD_NO : MHD_YES;
 }
 
-static struct MHD_Daemon *http_mhd_start(struct http *h, int fd)
+/* The next of words separated by blanks, or false at the end. */
+static bool http_word(const char **s, char out[ENDPOINT_MAX])
 {
-	const struct http_options *o = &h->options;
-	unsigned threads = (unsigned)o->threads, connections = (unsigned)o->max_connections;
-	/* A pool of one is refused by libmicrohttpd: 0 means its one internal thread. */
-	struct MHD_OptionItem pool[] = {
-		{ threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, (intptr_t)threads, NULL },
-		{ MHD_OPTION_END, 0, NULL },
-	};
+	size_t n;
 
-	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG,
-				0, http_accept, h, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, http_mhd_log, h,
-				MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, http_completed, h,
-				MHD_OPTION_CONNECTION_LIMIT, connections > threads ? connections : threads,
-				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_CONNECTION_MEMORY,
-				MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_FIRST_SECONDS,
-				MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
+	*s += strspn(*s, " \t");
+	n = strcspn(*s, " \t");
+	snprintf(out, ENDPOINT_MAX, "%.*s", (int)n, *s);
+	*s += n;
+	return n > 0;
 }
 
 /* Whom it serves: those with a key, or everyone where only this machine can ask. */
-static int http_guard(struct http *h, int fd, struct buf *why)
+static int http_guard(const struct http_options *o, const char *address, bool local, struct buf *why)
 {
-	const struct http_options *o = &h->options;
-
-	if (o->keys)
-		return keys_read(o->keys, &h->keys, why);
-	if (o->allow_no_keys || endpoint_is_local(fd))
+	if (o->keys || o->allow_no_keys || local)
 		return 0;
 	return buf_why(why, RC_CONFIG, "%s can be reached from other machines and there is no key file: name one "
 		       "(keys = FILE, lines for it come from dsv4ctl key new), listen on 127.0.0.1, or say "
-		       "allow_no_keys = yes", h->address);
+		       "allow_no_keys = yes", address);
+}
+
+static int http_read_files(const struct http_options *o, struct http_next *next, struct buf *why)
+{
+	int r = o->cors ? cors_check(o->cors, why) : 0;
+
+	if (!r && !o->tls_cert != !o->tls_key)
+		r = buf_why(why, RC_CONFIG, "tls_cert and tls_key: one without the other");
+	if (!r && o->keys)
+		r = keys_read(o->keys, &next->keys, why);
+	if (!r && o->tls_cert)
+		r = tls_read(o->tls_cert, o->tls_key, &next->tls, why);
+	return r;
+}
+
+int http_check(const struct http_options *o, struct buf *why)
+{
+	struct http_next next = { 0 };
+	const char *s = o->listen ? o->listen : HTTP_DEFAULT_LISTEN;
+	char address[ENDPOINT_MAX];
+	bool local;
+	int r = http_read_files(o, &next, why);
+
+	while (!r && http_word(&s, address)) {
+		r = endpoint_check(address, &local, why);
+		r = r ? r : http_guard(o, address, local, why);
+	}
+	keys_free(&next.keys);
+	tls_pair_free(&next.tls);
+	return r;
+}
+
+/* Listening sockets: those of the addresses, then those given. */
+static int http_sockets(const struct http_options *o, int fd[HTTP_MAX_PORTS], int *ret_n, struct buf *why)
+{
+	const char *s = o->listen;
+	char address[ENDPOINT_MAX];
+	int r = 0;
+
+	*ret_n = 0;
+	while (!r && http_word(&s, address)) {
+		if (*ret_n + o->n_fds >= HTTP_MAX_PORTS)
+			r = buf_why(why, RC_INVALID, "more than %d addresses to listen on", HTTP_MAX_PORTS);
+		r = r ? r : endpoint_open(address, &fd[*ret_n], why);
+		*ret_n += r == 0;
+	}
+	for (int i = 0; i < o->n_fds; i++)
+		fd[(*ret_n)++] = o->fds[i];
+	return r;
+}
+
+static int http_open_port(struct http *h, int fd, struct buf *why)
+{
+	const struct http_options *o = &h->options;
+	const struct port_options po = {
+		.tls = o->tls_cert, .threads = (unsigned)o->threads, .connections = (unsigned)o->max_connections,
+		.per_address = (unsigned)o->max_connections_per_address, .first_seconds = (unsigned)ceil(o->head),
+		.accept = http_accept, .access = http_access, .completed = http_completed, .arg = h,
+		.notify = conns_notify, .notify_arg = &h->conns,
+	};
+	struct port *p = &h->port[h->n_ports];
+	size_t used;
+	int r = port_open(p, fd, &po, why);
+
+	if (r)
+		return r;
+	h->n_ports++;
+	used = strlen(h->address);
+	snprintf(h->address + used, sizeof h->address - used, "%s%s", used ? " " : "", p->address);
+	return 0;
+}
+
+/* All are looked at before one is served. */
+static int http_open_ports(struct http *h, struct buf *why)
+{
+	int fd[HTTP_MAX_PORTS], n, r = http_sockets(&h->options, fd, &n, why);
+	char address[ENDPOINT_MAX];
+
+	for (int i = 0; i < n && !r; i++) {
+		r = endpoint_name(fd[i], address, why);
+		r = r ? r : http_guard(&h->options, address, endpoint_is_local(fd[i]), why);
+	}
+	for (int i = 0; i < n; i++) {
+		r = r ? r : http_open_port(h, fd[i], why);
+		if (h->n_ports <= i)
+			close(fd[i]);
+	}
+	return r;
+}
+
+static int http_open(struct http *h, struct buf *why)
+{
+	const struct http_options *o = &h->options;
+	struct http_next next = { 0 };
+	int r = http_read_files(o, &next, why);
+
+	h->keys = next.keys;
+	if (next.tls)
+		tls_use(&next.tls);
+	h->cors = o->cors ? mem_strdup(o->cors) : NULL;
+	return r ? r : http_open_ports(h, why);
 }
 
 int http_start(const struct http_options *o, struct engine *e, struct http **ret_h, struct buf *why)
 {
 	struct http *h = mem_new(sizeof *h);
-	int fd = o->listen_fd, rc = 0;
+	int rc;
 
+	must(o->n_fds <= HTTP_MAX_PORTS);
 	h->magic = HTTP_MAGIC;
 	h->options = *o;
 	http_defaults(&h->options);
@@ -278,47 +383,32 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	h->traffic = traffic_new();
 	h->started = time(NULL);
 	list_init(&h->calls);
+	conns_init(&h->conns, h->options.head, h->options.idle);
 	lock_init(&h->lock, "http");
 	lock_cond_init(&h->idle);
-	if (fd <= 0)
-		rc = endpoint_open(h->options.listen, &fd, why);
-	if (!rc)
-		rc = endpoint_name(fd, h->address, why);
-	if (!rc)
-		rc = http_guard(h, fd, why);
-	if (!rc && !(h->daemon = http_mhd_start(h, fd)))
-		rc = buf_why(why, RC_INTERNAL, "cannot start the HTTP server on %s", h->address);
+	rc = http_open(h, why);
 	h->options.listen = h->options.version = h->options.keys = h->options.model_aliases = NULL; /* the caller's */
-	if (rc) {
-		if (o->listen_fd <= 0 && fd > 0)
-			close(fd);
+	h->options.cors = NULL;
+	h->options.fds = NULL;
+	if (rc)
 		http_stop(&h);
-		return rc;
-	}
-	*ret_h = h;
-	return 0;
-}
-
-int http_check(const struct http_options *o, struct buf *why)
-{
-	struct keys *k = NULL;
-	int r = o->keys ? keys_read(o->keys, &k, why) : 0;
-
-	keys_free(&k);
-	return r;
+	else
+		*ret_h = h;
+	return rc;
 }
 
 /* ---- what a reload replaces ---- */
 
-struct http_next {
-	struct keys *keys;
-};
-
 int http_next_read(const struct http *h, const struct http_options *o, struct http_next **ret_next, struct buf *why)
 {
 	struct http_next *next = mem_new(sizeof *next);
-	int r = h->keys && o->keys ? keys_read(o->keys, &next->keys, why) : 0;
+	int r = http_read_files(o, next, why);
 
+	/* A server that had none of them when it started gets none now. */
+	if (!h->keys)
+		keys_free(&next->keys);
+	if (!h->options.tls_cert)
+		tls_pair_free(&next->tls);
 	if (r)
 		http_next_free(&next);
 	else
@@ -330,6 +420,8 @@ void http_next_use(struct http *h, struct http_next **next)
 {
 	if ((*next)->keys)
 		keys_replace(h->keys, &(*next)->keys);
+	if ((*next)->tls)
+		tls_use(&(*next)->tls);
 	http_next_free(next);
 }
 
@@ -341,23 +433,30 @@ void http_next_free(struct http_next **pn)
 	if (!next)
 		return;
 	keys_free(&next->keys);
+	tls_pair_free(&next->tls);
 	free(next);
 }
 
 /* ---- ticks and the end ---- */
 
-static void http_wake_all(struct http *h, unsigned why)
+static void http_wake_all(struct http *h)
 {
 	lock_take(&h->lock);
 	list_each(x, &h->calls, struct exchange, node)
-		exchange_wake(x, why);
+		exchange_wake(x, EXCHANGE_STOPPING);
 	lock_drop(&h->lock);
 }
 
 void http_tick(struct http *h)
 {
+	double now = clock_s(), keep_alive = http_keep_alive(h);
+
 	must_magic(h, HTTP_MAGIC);
-	http_wake_all(h, EXCHANGE_TICK);
+	lock_take(&h->lock);
+	list_each(x, &h->calls, struct exchange, node)
+		exchange_tick(x, now, keep_alive);
+	lock_drop(&h->lock);
+	conns_tick(&h->conns);
 }
 
 static void http_wait_idle(struct http *h)
@@ -378,17 +477,20 @@ void http_stop(struct http **ph)
 	if (!h)
 		return;
 	must_magic(h, HTTP_MAGIC);
-	if (h->daemon) {
-		atomic_store(&h->stopping, true);
-		http_wake_all(h, EXCHANGE_STOPPING);
-		http_wait_idle(h);
-		MHD_stop_daemon(h->daemon); /* closes the listening socket */
-	}
+	atomic_store(&h->stopping, true);
+	http_wake_all(h);
+	http_wait_idle(h);
+	for (int i = 0; i < h->n_ports; i++)
+		port_close(&h->port[i]);
 	must(list_empty(&h->calls));
 	must_zero(pthread_cond_destroy(&h->idle));
 	lock_fini(&h->lock);
 	h->magic = 0;
+	conns_fini(&h->conns);
+	if (h->options.tls_cert)
+		tls_end();
 	keys_free(&h->keys);
+	free(h->cors);
 	traffic_free(&h->traffic);
 	free(h->version);
 	free(h->aliases);

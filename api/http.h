@@ -18,17 +18,24 @@ struct question;
 
 /* Zero-initialise; 0 and NULL mean the defaults in brackets. */
 struct http_options {
-	const char *listen;        /* "ADDR:PORT", "[ADDR6]:PORT"; port 0: any [HTTP_DEFAULT_LISTEN] */
-	int listen_fd;             /* > 0: a listening socket to use instead; taken over on success */
+	const char *listen;        /* "ADDR:PORT", "[ADDR6]:PORT", separated by blanks; port 0: any
+				    * [HTTP_DEFAULT_LISTEN, none when there are fds] */
+	const int *fds;            /* listening sockets, TCP or Unix; taken over, also on failure */
+	int n_fds;
+	const char *tls_cert, *tls_key; /* PEM files; TCP then talks TLS only [no TLS] */
+	const char *cors;          /* origins whose pages may read answers (cors.h) [none] */
 	const char *keys;          /* path of the key file (keys.h) [everyone may call] */
 	bool allow_no_keys;        /* everyone may call, though other machines can */
 	const char *version;       /* for GET /version [""] */
 	const char *model_aliases; /* other names of the model, separated by blanks, a final * for any rest ["claude-*"] */
-	int max_connections;       /* [256] */
+	int max_connections;       /* of each socket [256] */
+	int max_connections_per_address; /* [as many as there may be] */
+	double head;               /* seconds until a request's head is whole [10] */
+	double idle;               /* seconds that a connection may be silent [60] */
 	int threads;               /* of libmicrohttpd; parsing and tokenizing happen on them [4] */
 	size_t max_body;           /* bytes of one request's body, more is 413 [8 MiB] */
 	size_t max_body_total;     /* of all bodies held at once, more is 503 [8 * max_body] */
-	double keep_alive;         /* seconds of silence after which a parked stream gets a comment [4] */
+	double keep_alive;         /* seconds of silence after which a parked stream gets a comment; < 0: never [4] */
 	double stall;              /* seconds with work but no engine step that turn /ready red [120] */
 	/* Takes over a question (question.h) about what only the program around the server knows; on any thread,
 	 * must not block [nobody answers]. */
@@ -48,7 +55,7 @@ void http_next_use(struct http *h, struct http_next **next);
 void http_next_free(struct http_next **next);
 /* Call about once a second: notices vanished clients and keeps parked streams alive. */
 void http_tick(struct http *h);
-/* The bound address, e.g. "127.0.0.1:8420", with the real port when port 0 was asked for. */
+/* The bound addresses, e.g. "127.0.0.1:8420 unix:/run/dsv4d/http", with the real port when port 0 was asked for. */
 const char *http_address(const struct http *h);
 /* Stops accepting, ends running streams with an error event and [DONE], other calls with 503, joins the
  * threads, frees. Drain the engine first to let them finish. NULL is fine. */

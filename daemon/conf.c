@@ -12,6 +12,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,12 +106,28 @@ static long long conf_number(const char *s, int kind)
 	return *end || errno || n > (1LL << 62) >> shift ? -1 : n << shift;
 }
 
+static int conf_check_listen(const char *text, struct buf *why)
+{
+	char word[160], addr[64];
+	int port, r = 0;
+
+	for (const char *s = text; !r && *(s += strspn(s, " \t"));) {
+		size_t n = strcspn(s, " \t");
+
+		snprintf(word, sizeof word, "%.*s", (int)n, s);
+		if (strncmp(word, CONF_UNIX, strlen(CONF_UNIX)))
+			r = conf_split_listen(word, addr, &port, why);
+		else if (n >= sizeof word || word[strlen(CONF_UNIX)] != '/')
+			r = buf_why(why, RC_CONFIG, "'%.96s' is not unix:/PATH", word);
+		s += n;
+	}
+	return *text ? r : buf_why(why, RC_CONFIG, "listen: must not be empty");
+}
+
 static int conf_check(const struct conf_row *row, const char *value, struct buf *why)
 {
 	enum log_level level;
-	char addr[64];
 	long long n;
-	int port;
 
 	if (row->kind == CONF_SHARE && strcmp(value, "auto") == 0)
 		return 0;
@@ -139,7 +156,7 @@ static int conf_check(const struct conf_row *row, const char *value, struct buf 
 		       buf_why(why, RC_CONFIG, "%s: '%s' is none of err, warn, notice, info, debug", row->key,
 			       value);
 	case CONF_LISTEN:
-		return conf_split_listen(value, addr, &port, why);
+		return conf_check_listen(value, why);
 	}
 	return RC_INTERNAL;
 }

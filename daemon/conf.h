@@ -58,6 +58,7 @@ const char *conf_text(const struct conf *c, enum conf_key key);
 long long conf_int(const struct conf *c, enum conf_key key);
 /* Of a YESNO. */
 bool conf_yes(const struct conf *c, enum conf_key key);
+#define CONF_UNIX "unix:" /* begins a Unix socket's name in `listen` */
 /* ADDR:PORT in its parts; [::1]:80 loses its brackets. RC_CONFIG. */
 int conf_split_listen(const char *text, char addr[64], int *ret_port, struct buf *why);
 

@@ -479,7 +479,7 @@ static void daemon_fini(struct daemon *d)
 	if (d->ops)
 		ops_stop(d->ops);
 	exactness_close(d);
-	http_stop(&d->http);
+	serve_stop(d);
 	kernels_close(d->kernels);
 	if (d->engine)
 		engine_close(&d->engine);

@@ -7,6 +7,7 @@
 #include "api/http.h"
 #include "daemon/conf.h"
 #include "daemon/control.h"
+#include "daemon/listen.h"
 #include "daemon/loop.h"
 #include "daemon/ops.h"
 #include "engine/base/list.h"
@@ -32,6 +33,8 @@ struct daemon_flags {
 	const char *config;            /* NULL: the default path, which may be missing */
 };
 
+#define DAEMON_MAX_UNIX 4
+
 struct daemon {
 	const struct daemon_flags *flags;
 	struct conf conf;
@@ -44,6 +47,8 @@ struct daemon {
 	struct kernels *kernels;
 	struct engine *engine;         /* NULL until loaded */
 	struct http *http;
+	struct listen http_unix[DAEMON_MAX_UNIX]; /* HTTP's Unix sockets */
+	int n_http_unix;
 	struct list waits;             /* wait.c */
 	json_t *probe_history;         /* verbs_probe.c */
 	json_t *probe_counts;          /* {probe: {verdict: runs}}, of all runs; verbs_probe.c */

@@ -18,7 +18,7 @@
 #define MAIN_FLAGS \
 	MAIN_FLAG("config", -1, "FILE", "configuration file [" DSV4_SYSCONFDIR "/dsv4d/dsv4d.conf]") \
 	MAIN_FLAG("model", CONF_model, "DIR", "directory of the model's files") \
-	MAIN_FLAG("listen", CONF_listen, "ADDR:PORT", "where HTTP is served [127.0.0.1:8420]") \
+	MAIN_FLAG("listen", CONF_listen, "ADDRESS", "where HTTP is served: ADDR:PORT, unix:/PATH or both [127.0.0.1:8420]") \
 	MAIN_FLAG("control", CONF_control, "PATH", "socket of dsv4ctl [/run/dsv4d/control]") \
 	MAIN_FLAG("state", CONF_state, "DIR", "directory for what outlives a restart [/var/lib/dsv4d]") \
 	MAIN_FLAG("plugins", CONF_dir, "DIR", "directory of the kernel plugins [" DSV4_PLUGINDIR "]") \

@@ -3,42 +3,124 @@
  * Threads: control. Locks: none. */
 #include "daemon/serve.h"
 #include "daemon/tell.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
 #include "engine/base/rc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const char *serve_path(const struct conf *c, enum conf_key key)
 {
 	return *conf_text(c, key) ? conf_text(c, key) : NULL;
 }
 
-static struct http_options serve_options(const struct conf *c)
+/* `tcp`: the addresses that are no Unix sockets. */
+static struct http_options serve_options(const struct conf *c, const char *tcp)
 {
+	int keep_alive = (int)conf_int(c, CONF_keep_alive);
+
 	return (struct http_options){
-		.listen = conf_text(c, CONF_listen),
+		.listen = tcp,
+		.tls_cert = serve_path(c, CONF_tls_cert),
+		.tls_key = serve_path(c, CONF_tls_key),
+		.cors = serve_path(c, CONF_cors_origins),
 		.keys = serve_path(c, CONF_keys),
 		.allow_no_keys = conf_yes(c, CONF_allow_no_keys),
 		.version = PACKAGE_VERSION,
+		.max_connections = (int)conf_int(c, CONF_max_connections),
+		.max_connections_per_address = (int)conf_int(c, CONF_max_connections_per_address),
+		.max_body = (size_t)conf_int(c, CONF_max_body),
+		.idle = (double)conf_int(c, CONF_idle_timeout),
+		.keep_alive = keep_alive ? keep_alive : -1,
 	};
+}
+
+/* Parts `listen`: TCP addresses into a text, paths of Unix sockets to be freed. */
+static int serve_addresses(const struct conf *c, struct buf *tcp, char *path[DAEMON_MAX_UNIX], int *ret_n,
+			   struct buf *why)
+{
+	*ret_n = 0;
+	for (const char *s = conf_text(c, CONF_listen); *(s += strspn(s, " \t"));) {
+		size_t n = strcspn(s, " \t"), prefix = strlen(CONF_UNIX);
+
+		if (strncmp(s, CONF_UNIX, prefix)) {
+			buf_add(tcp, s, n);
+			buf_addc(tcp, ' ');
+		} else if (*ret_n == DAEMON_MAX_UNIX) {
+			return buf_why(why, RC_CONFIG, "listen: more than %d Unix sockets", DAEMON_MAX_UNIX);
+		} else {
+			path[(*ret_n)++] = mem_strndup(s + prefix, n - prefix);
+		}
+		s += n;
+	}
+	return 0;
 }
 
 int serve_check(const struct conf *c, struct buf *why)
 {
-	struct http_options o = serve_options(c);
+	char *path[DAEMON_MAX_UNIX];
+	struct buf tcp = { 0 };
+	struct http_options o;
+	int n, r = serve_addresses(c, &tcp, path, &n, why);
 
-	return http_check(&o, why);
+	o = serve_options(c, buf_str(&tcp));
+	r = r ? r : http_check(&o, why);
+	while (n > 0)
+		free(path[--n]);
+	buf_fini(&tcp);
+	return r;
+}
+
+/* The daemon keeps the sockets' files, the server gets descriptors of its own. */
+static int serve_unix(struct daemon *d, const char *path, int *ret_fd, struct buf *why)
+{
+	struct listen *l = &d->http_unix[d->n_http_unix];
+	int r = listen_open(l, path, (mode_t)conf_int(&d->conf, CONF_socket_mode), (gid_t)-1, why);
+
+	if (r)
+		return r;
+	d->n_http_unix++;
+	*ret_fd = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
+	return *ret_fd < 0 ? buf_why(why, -errno, "%s: %s", path, strerror(errno)) : 0;
 }
 
 int serve_start(struct daemon *d, struct buf *why)
 {
-	struct http_options o = serve_options(&d->conf);
+	char *path[DAEMON_MAX_UNIX];
+	int fd[DAEMON_MAX_UNIX], n, n_fd = 0;
+	struct buf tcp = { 0 };
+	struct http_options o;
+	int r = serve_addresses(&d->conf, &tcp, path, &n, why);
 
+	for (int i = 0; i < n; i++) {
+		r = r ? r : serve_unix(d, path[i], &fd[n_fd], why);
+		n_fd += r == 0;
+		free(path[i]);
+	}
+	o = serve_options(&d->conf, buf_str(&tcp));
+	o.fds = fd;
+	o.n_fds = n_fd;
 	o.ask = tell_ask;
 	o.ask_arg = d;
-	return http_start(&o, d->engine, &d->http, why);
+	/* What could be opened is closed by the end that now follows. */
+	r = r ? r : http_start(&o, d->engine, &d->http, why);
+	buf_fini(&tcp);
+	return r;
+}
+
+void serve_stop(struct daemon *d)
+{
+	http_stop(&d->http);
+	while (d->n_http_unix > 0)
+		listen_close(&d->http_unix[--d->n_http_unix]);
 }
 
 int serve_reload(struct daemon *d, struct http_next **ret_next, struct buf *why)
 {
-	struct http_options o = serve_options(&d->conf);
+	struct http_options o = serve_options(&d->conf, NULL);
 
 	*ret_next = NULL;
 	return d->http ? http_next_read(d->http, &o, ret_next, why) : 0;

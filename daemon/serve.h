@@ -10,6 +10,7 @@
 int serve_check(const struct conf *c, struct buf *why);
 /* 0 with d->http; RC_CONFIG, or another rc when an address cannot be had. */
 int serve_start(struct daemon *d, struct buf *why);
+void serve_stop(struct daemon *d);
 /* Reads the files again, for the server that runs; with 0, serve_reload_end() must follow, which uses
  * or drops them. */
 int serve_reload(struct daemon *d, struct http_next **ret_next, struct buf *why);

@@ -23,6 +23,20 @@ static void fake_server_option(struct http_options *o, char *word)
 		o->keys = value;
 	else if (!strcmp(word, "listen"))
 		o->listen = value;
+	else if (!strcmp(word, "tls_cert"))
+		o->tls_cert = value;
+	else if (!strcmp(word, "tls_key"))
+		o->tls_key = value;
+	else if (!strcmp(word, "cors"))
+		o->cors = value;
+	else if (!strcmp(word, "max_connections"))
+		o->max_connections = atoi(value);
+	else if (!strcmp(word, "max_connections_per_address"))
+		o->max_connections_per_address = atoi(value);
+	else if (!strcmp(word, "head"))
+		o->head = atof(value);
+	else if (!strcmp(word, "idle"))
+		o->idle = atof(value);
 	else if (!strcmp(word, "allow_no_keys"))
 		o->allow_no_keys = true;
 	else

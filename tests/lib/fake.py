@@ -26,7 +26,8 @@ class Fake(Client):
         command = [os.path.join(BUILD, "tests", "http", "fake_server"), os.path.join(SRC, "etc", "tiny"),
                    str(max_body), str(keep_alive), str(threads), *(f"{k}={v}" for k, v in options.items())]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.port = int(self.process.stdout.readline().rpartition(":")[2])
+        self.addresses = self.process.stdout.readline().split()
+        self.port = int(self.addresses[0].rpartition(":")[2])
 
     def command(self, line):
         self.process.stdin.write(line + "\n")
