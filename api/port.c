@@ -22,6 +22,15 @@ static void port_log(void *arg, const char *fmt, va_list ap)
 	log_event(LOG_LV_DEBUG, "libmicrohttpd", "text=%s", LOGQ(text));
 }
 
+/* A path ends where it ends: what stands behind "%00" would be seen by nobody. With one, nothing is decoded, and no route
+ * is called that. */
+static size_t port_unescape(void *arg, struct MHD_Connection *connection, char *s)
+{
+	(void)arg;
+	(void)connection;
+	return strstr(s, "%00") ? strlen(s) : MHD_http_unescape(s);
+}
+
 /* Those that not every port has. */
 static void port_more(const struct port_options *o, bool tls, struct MHD_OptionItem more[PORT_MAX_OPTIONS])
 {
@@ -53,6 +62,7 @@ int port_open(struct port *p, int fd, const struct port_options *o, struct buf *
 	p->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
 				     (tls ? MHD_USE_TLS : 0), 0, o->accept, o->arg, o->access, o->arg,
 				     MHD_OPTION_EXTERNAL_LOGGER, port_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+				     MHD_OPTION_UNESCAPE_CALLBACK, port_unescape, NULL,
 				     MHD_OPTION_NOTIFY_COMPLETED, o->completed, o->arg,
 				     MHD_OPTION_NOTIFY_CONNECTION, o->notify, o->notify_arg,
 				     MHD_OPTION_CONNECTION_LIMIT,

@@ -104,7 +104,8 @@ class Routes(OnFake):
     def test_what_is_not_there_looks_the_same_without_a_key(self):
         for method, path in (("GET", "/"), ("GET", "/nowhere"), ("POST", "/nowhere"), ("GET", CHAT), ("POST", CHAT), ("DELETE", "/v1/models"),
                              ("POST", "/health"), ("GET", "/health/"), ("GET", "/health/../v1/models"), ("GET", "//health"),
-                             ("GET", "/health%2f..%2fv1/models"), ("GET", "/HEALTH"), ("OPTIONS", CHAT)):
+                             ("GET", "/health%2f..%2fv1/models"), ("GET", "/health%00"), ("GET", "/health%00/x"),
+                             ("GET", "/HEALTH"), ("OPTIONS", CHAT)):
             got = self.fake.http(method, path, "{}" if method == "POST" else None)
             self.refused(401, *got)
             self.assertTrue(got[1]["x-request-id"].startswith("req-"))

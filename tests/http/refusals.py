@@ -141,7 +141,7 @@ class Http(OnFake):
             self.assertEqual(self.fake.http("POST", PATH, chat("s"), {"Content-Type": kind})[0], 200)
 
     def test_unknown_routes_and_methods(self):
-        for path in ("/index.html", "/v1", "/v1/models/", "/v1/chat/completions/", "/%00", "/v1/" + "x" * 5000, "/%ff"):
+        for path in ("/index.html", "/v1", "/v1/models/", "/v1/chat/completions/", "/%00", "/health%00", "/v1/" + "x" * 5000, "/%ff"):
             e = self.refused(404, *self.fake.http("GET", path))
             self.assertEqual(e["code"], "not_found")
         for method, path, allow in (("GET", PATH, "POST"), ("DELETE", "/v1/models", "GET"), ("POST", "/health", "GET")):
