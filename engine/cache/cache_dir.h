@@ -28,8 +28,8 @@ int cache_dir_scan(struct cache_dir *d, cache_dir_scan_f *fn, void *arg, struct 
  * RC_UNSUPPORTED: no regular file; RC_INVALID: it cannot be read. -errno: for want of something of ours. */
 int cache_dir_read(struct cache_dir *d, const struct cache_disk_name *n, size_t max, size_t head, uint8_t **ret_bytes,
 	size_t *ret_size, struct buf *why);
-/* Written whole, synced, and then named: what has the name is a whole file at any time. Takes the place of no other thing
- * than a file: -EEXIST. -errno, and why says where. */
+/* Written whole, synced, and then named: what has the name is a whole file at any time. Takes the place of no other
+ * thing than a file: -EEXIST. -errno, and why says where. */
 int cache_dir_write(struct cache_dir *d, const struct cache_disk_name *n, const uint8_t *bytes, size_t size,
 	int64_t stamp, struct buf *why);
 /* The names written so far survive a loss of power. */

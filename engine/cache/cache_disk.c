@@ -291,7 +291,8 @@ void cache_disk_disown(struct cache_disk *d, const struct cache_key *k)
 		cache_disk_write_free(w);
 }
 
-/* Its entry is gone already. Of a disk that hangs the thread does it when that comes back: nobody else is to be stuck. */
+/* Its entry is gone already. Of a disk that hangs the thread does it when that comes back: nobody else is to be
+ * stuck. */
 static void cache_disk_remove(struct cache_disk *d, const struct cache_disk_name *n)
 {
 	struct cache_disk_removal *r = mem_new(sizeof *r);

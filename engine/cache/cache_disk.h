@@ -2,18 +2,19 @@
  * cache_disk.h - cached blocks on disk: one file each, written behind and read ahead by one thread, never fatal.
  * Threads: any calls; its own thread reads and writes. Lock: cache_disk, never during I/O.
  *
- * KEY.MODEL.block holds a block's rows and its 128 tokens, KEY.MODEL.state the state at its end; zlib-compressed, with a
- * header (magic, version, model, layout, key, parent key, sizes) and a CRC-32 of everything. A file is written under a
- * temporary name, synced and renamed, so that a crash leaves none half written. A file that is corrupt, short, or of
- * another layout goes to bad/ and is counted; another model's, which its name tells, is not read. What is no cached file at
- * all, or does not hold what its name says, goes to aside/, is counted, and is never deleted. Bytes on disk and bytes written per second
- * have limits; what exceeds them is not written, and counted. Another model's files and those in bad/ count as well and
- * are deleted in their turn: the limit is the disk's, and a model that nobody serves any more gives its room back.
+ * KEY.MODEL.block holds a block's rows and its 128 tokens, KEY.MODEL.state the state at its end; zlib-compressed, with
+ * a header (magic, version, model, layout, key, parent key, sizes) and a CRC-32 of everything. A file is written under
+ * a temporary name, synced and renamed, so that a crash leaves none half written. A file that is corrupt, short, or of
+ * another layout goes to bad/ and is counted; another model's, which its name tells, is not read. What is no cached
+ * file at all, or does not hold what its name says, goes to aside/, is counted, and is never deleted. Bytes on disk and
+ * bytes written per second have limits; what exceeds them is not written, and counted. Another model's files and those
+ * in bad/ count as well and are deleted in their turn: the limit is the disk's, and a model that nobody serves any more
+ * gives its room back.
  *
- * No block is written without the one before it: of a path that a limit or an error cuts short, what is behind waits for
- * the gap to be closed. What writing costs the disk has three bounds: a file is no longer than its rows by more than a
- * header and 0.1 %; what is there is not written again; and in any T seconds at most write_rate * (T + 60) bytes are
- * written, and one file more, where a file that failed counts as if it had been written. */
+ * No block is written without the one before it: of a path that a limit or an error cuts short, what is behind waits
+ * for the gap to be closed. What writing costs the disk has three bounds: a file is no longer than its rows by more
+ * than a header and 0.1 %; what is there is not written again; and in any T seconds at most write_rate * (T + 60) bytes
+ * are written, and one file more, where a file that failed counts as if it had been written. */
 #ifndef ENGINE_CACHE_DISK_H
 #define ENGINE_CACHE_DISK_H
 
@@ -35,7 +36,7 @@ struct cache_disk_options {
 	size_t bytes;              /* of all files; the longest unused are deleted first */
 	size_t write_rate;         /* bytes per second, averaged over a minute; 0: no limit */
 	double patience;           /* seconds for one file, after which the disk hangs; 0: 5 */
-	int max_queued;            /* blocks waiting to be written, of 256 MiB together; more are dropped, counted; 0: 64 */
+	int max_queued;            /* blocks waiting to be written, of 256 MiB together, more are dropped; 0: 64 */
 };
 
 /* A block as it is handed over in either direction; the references belong to whoever has the struct. */
@@ -50,10 +51,12 @@ struct cache_disk_item {
 /* Reads the directory's names, starts the thread. -EBUSY: another process has it; -EPERM: others than its owner may
  * write there; -errno; with why. A directory that cannot be written to is read. */
 int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_d, struct buf *why);
-/* Ends all reads with NULL, writes what is queued, begins no file after `seconds`, and waits for its thread: for so long,
- * and the options' patience longer. A thread that then still is in a call to the system is left behind: one that hangs in
- * a dead NFS server cannot be interrupted but by the end of the process, and the end must not wait for it. Nobody is called
- * back from then on. Other calls stay allowed, and find what is there, but read and write nothing. NULL is fine. */
+/* Ends all reads with NULL, writes what is queued, begins no file after `seconds`, and waits for its thread: for so
+ * long, and the options' patience longer. A thread that then still is in a call to the system, or that has been in one
+ * call for longer than the patience, is left behind: one that hangs in a dead NFS server cannot be interrupted but by
+ * the end of the process, and the end must not wait for it.
+ * Nobody is called back from then on. Other calls stay allowed, and find what is there, but read and write nothing.
+ * NULL is fine. */
 void cache_disk_stop(struct cache_disk *d, double seconds);
 /* Stops it if that was not done, and frees; what a thread holds that was left behind is freed when it comes back. Until
  * then the directory is locked: no other process has it while a file may still be written there. */
@@ -69,9 +72,9 @@ void cache_disk_put(struct cache_disk *d, const struct cache_disk_item *item);
  * that is bad or missing, or when fn returns false, the rest is not read. Keys are what their tokens say, and a state
  * ends where its block does; how deep a block is (item->edge) is for the reader to check.
  * Who no longer wants it sets *abandoned: what waits is then dropped, what is being read ends after the file in hand.
- * At most 256 reads of 65536 keys together wait, of 16384 keys each, behind which nothing is read. What is more is refused,
- * and so are all while the disk hangs: they end at once and are counted. A read that is refused, dropped or closed upon
- * gets its NULL from whichever thread did that, before cache_disk_read() returns if it is its own. */
+ * At most 256 reads of 65536 keys together wait, of 16384 keys each, behind which nothing is read. What is more is
+ * refused, and so are all while the disk hangs: they end at once and are counted. A read that is refused, dropped or
+ * closed upon gets its NULL from whichever thread did that, before cache_disk_read() returns if it is its own. */
 typedef bool cache_disk_read_f(void *arg, struct cache_disk_item *item);
 struct cache_disk_ask {
 	const struct cache_key *key; int64_t n; /* [n], copied */
@@ -79,18 +82,20 @@ struct cache_disk_ask {
 	const atomic_bool *abandoned;           /* looked at until fn was called with NULL; NULL: never */
 };
 void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask);
-/* Reads a block back, and its state where there is one, on the calling thread, which waits for the disk: header, CRC, model
- * and layout, tokens and parent against the key, rows. *ret_item has references that the caller then owns. RC_NOT_FOUND:
- * the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it is then moved and counted
- * like any bad file. RC_TIMEOUT: the disk hangs. -errno: it could not be read for want of something of ours. */
-int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item, struct buf *why);
+/* Reads a block back, and its state where there is one, on the calling thread, which waits for the disk: header, CRC,
+ * model and layout, tokens and parent against the key, rows. *ret_item has references that the caller then owns.
+ * RC_NOT_FOUND: the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it is then
+ * moved and counted like any bad file. RC_TIMEOUT: the disk hangs. -errno: it could not be read for want of something
+ * of ours. */
+int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item,
+	struct buf *why);
 /* The keys of all blocks on disk, in no order; malloc'd, the caller frees. -ENOMEM. Returns the count. */
 int cache_disk_keys(struct cache_disk *d, struct cache_key **ret_k);
 /* As if it had nothing of this key, at once: for a thread that must not wait. Files that are there stay until they are
  * written anew; the next start finds them. */
 void cache_disk_disown(struct cache_disk *d, const struct cache_key *k);
-/* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. Of one
- * that is known to hang they go when it comes back. */
+/* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. Of
+ * one that is known to hang they go when it comes back. */
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k);
 /* The same for all of the model's files, and what waits to be written. */
 void cache_disk_clear(struct cache_disk *d);
@@ -102,7 +107,7 @@ struct cache_disk_stats {
 	 * compression. Write amplification is written_bytes / raw_bytes. */
 	uint64_t written, written_bytes, raw_bytes, read, read_bytes;
 	uint64_t reads_refused;
-	uint64_t dropped;                 /* files not written: queue or disk full, or what they continue is not there */
+	uint64_t dropped;                 /* files not written: queue or disk full, or the block before is not there */
 	uint64_t over_rate, deleted, bad, errors; /* files */
 	uint64_t aside, strange;          /* none of ours: moved to aside/; and not moved (cache_aside.h) */
 	char error[192];                  /* the last error or bad file, in words; "" */

@@ -72,8 +72,8 @@ struct cache_disk {
 
 /* ns of the wall clock: files' times outlive the process. */
 int64_t cache_disk_now(void);
-/* Deletes the longest unused until `need` more bytes fit; false if they never do, or if `keep`, which may be NULL, would
- * have to go for them. */
+/* Deletes the longest unused until `need` more bytes fit; false if they never do, or if `keep`, which may be NULL,
+ * would have to go for them. */
 bool cache_disk_make_room(struct cache_disk *d, uint64_t need, const struct cache_disk_name *keep);
 /* Takes the entry out of the index and its file off the disk. Lock held before, not after. */
 void cache_disk_evict(struct cache_disk *d, struct cache_disk_entry *e);
@@ -90,8 +90,8 @@ void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r)
 
 /* ---- cache_disk_thread.c ---- */
 
-/* Around what may hang. Between the two, whoever closes may leave the thread behind: d->left afterwards says so, and then
- * nobody is called back any more. */
+/* Around what may hang. Between the two, whoever closes may leave the thread behind: d->left afterwards says so, and
+ * then nobody is called back any more. */
 void cache_disk_io_begin(struct cache_disk *d);
 void cache_disk_io_end(struct cache_disk *d);
 

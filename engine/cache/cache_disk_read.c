@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * cache_disk_read.c - blocks read back from disk: a path for the tree, one block for who checks it; bad files are moved.
+ * cache_disk_read.c - blocks read back from disk: a path for the tree, one block for who checks it; bad files go.
  * Threads: the disk's; cache_disk_check any. Lock: cache_disk, never during I/O. */
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -54,7 +54,8 @@ static void cache_disk_not_read(struct cache_disk *d, const struct cache_disk_na
 	bytes = e ? e->bytes : 0;
 	if (rc == RC_INVALID || rc == RC_UNSUPPORTED || rc == -ENOENT)
 		cache_disk_index_remove(&d->index, &e);
-	cache_disk_failed(d, rc == RC_INVALID ? &d->stats.bad : rc == RC_UNSUPPORTED ? &strange : &d->stats.errors, n, why);
+	cache_disk_failed(d, rc == RC_INVALID ? &d->stats.bad :
+			     rc == RC_UNSUPPORTED ? &strange : &d->stats.errors, n, why);
 	lock_drop(&d->lock);
 	if (rc == RC_INVALID)
 		cache_disk_set_bad(d, n, bytes);
@@ -94,7 +95,8 @@ static bool cache_disk_there(struct cache_disk *d, const struct cache_disk_name 
 	return there;
 }
 
-/* A file into item->block or item->state. RC_NOT_FOUND: there is none; else why it could not be read, which is booked. */
+/* A file into item->block or item->state. RC_NOT_FOUND: there is none; else why it could not be read, which is
+ * booked. */
 static int cache_disk_read_why(struct cache_disk *d, const struct cache_key *k, enum cache_file_kind kind,
 	struct cache_disk_item *item, struct buf *why)
 {
@@ -224,8 +226,8 @@ static int cache_disk_check_state(struct cache_disk *d, const struct cache_key *
 
 	if (rc == 0 && state.edge != item->edge) {
 		sequence_state_unref(&state.state);
-		return buf_why(why, RC_INVALID, "its state ends at token %lld, the block at %lld", (long long)state.edge,
-			(long long)item->edge);
+		return buf_why(why, RC_INVALID, "its state ends at token %lld, the block at %lld",
+			(long long)state.edge, (long long)item->edge);
 	}
 	item->state = state.state;
 	return rc == RC_NOT_FOUND ? 0 : rc;

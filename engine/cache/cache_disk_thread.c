@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cache_disk_thread.c - the disk cache's life and its thread, which may hang in the disk for ever.
- * Threads: any opens and closes; the thread takes what is queued. Lock: cache_disk, never during I/O or in calls back. */
+ * Threads: any opens and closes; the thread takes what is queued. Lock: cache_disk, never during I/O and calls. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -174,7 +174,8 @@ static int cache_disk_start(struct cache_disk *d)
 /* ---- life ---- */
 
 /* Another model's files are left alone, but count: the limit is the disk's, and they are deleted like one's own when
- * they are the longest unused. One that cannot be kept at all goes before any other, and a date still to come is none. */
+ * they are the longest unused. One that cannot be kept at all goes before any other, and a date still to come is
+ * none. */
 static void cache_disk_found(void *arg, const struct cache_disk_name *n, bool bad, uint64_t bytes, int64_t mtime)
 {
 	struct cache_disk *d = arg;

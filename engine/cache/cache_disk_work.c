@@ -129,7 +129,8 @@ static struct cache_disk_name cache_disk_above(struct cache_disk *d, const struc
 }
 
 /* Without that it could not be reached: what the rate or an error left out takes all behind it along. Lock held. */
-static bool cache_disk_reachable(struct cache_disk *d, const struct cache_disk_name *n, const struct cache_disk_item *item)
+static bool cache_disk_reachable(struct cache_disk *d, const struct cache_disk_name *n,
+	const struct cache_disk_item *item)
 {
 	struct cache_disk_name above = cache_disk_above(d, n, item);
 

@@ -37,7 +37,7 @@ def files(d, kind):
 
 
 def killed(d, cold):
-    """At once after an answer, when blocks are being written: what is there is whole, and the answer has the same bits."""
+    """At once after an answer, when blocks are being written: what is there is whole, the answer has the same bits."""
     d.kill()
     d.start()
     assert ask(d)[0] == cold

@@ -391,7 +391,8 @@ static void *call(void *arg)
 		if (r >> 30 == 0)
 			cache_disk_drop(kit.d, key + (r >> 20) % 8);
 		else if (r >> 30 == 1)
-			cache_disk_read(kit.d, &(struct cache_disk_ask){ .key = key, .n = (r >> 20) % 9, .fn = count_end, .arg = c });
+			cache_disk_read(kit.d, &(struct cache_disk_ask){ .key = key, .n = (r >> 20) % 9,
+									 .fn = count_end, .arg = c });
 		else
 			cache_disk_put(kit.d, item + (r >> 20) % 8);
 		cache_disk_has(kit.d, key + (r >> 10) % 8, &st);

@@ -80,8 +80,8 @@ static int count(const char *sub)
 /* ---- broken in every place ---- */
 
 /* One byte of each field of the header, as cache_file.h lists them, and of the rows behind it; -1: the last. */
-static const int places[] = { 0, 7, 8, 11, 12, 16, 79, 80, 143, 144, 159, 160, 175, 176, 183, 184, 191, 192, 199, 200, 711,
-	712, 715, 716, 719, 720, 721, 900, -1 };
+static const int places[] = { 0, 7, 8, 11, 12, 16, 79, 80, 143, 144, 159, 160, 175, 176, 183, 184, 191, 192, 199, 200,
+	711, 712, 715, 716, 719, 720, 721, 900, -1 };
 /* Lengths around the header's end, and from the file's own (0 and below). */
 static const int lengths[] = { 1, 8, 199, 200, 719, 720, 721, 1000, -100, -1, 0, 1000000 };
 
@@ -125,8 +125,8 @@ static void broken(void (*how)(const char *path, int arg), int arg, enum cache_f
 	n = diskkit_read(&kit, 1, 2, &at);
 	s = diskkit_stats(&kit);
 	if (n != (kind == CACHE_FILE_BLOCK ? 1 : 2) || at != -1 || s.bad + s.aside != 1 || s.errors || s.strange)
-		fail_msg("kind %d, %d: %d blocks, state %d, bad %d, aside %d: %s", kind, arg, n, at, (int)s.bad, (int)s.aside,
-			s.error);
+		fail_msg("kind %d, %d: %d blocks, state %d, bad %d, aside %d: %s", kind, arg, n, at, (int)s.bad,
+			(int)s.aside, s.error);
 	assert_false(diskkit_exists(path));
 	diskkit_file(&kit, 1, 1, kind, true, bad);
 	assert_int_equal(diskkit_exists(bad), s.bad == 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * engine_slow_disk.c - the tiny model with its prefix cache on a disk that hangs: requests are answered, or end in time.
+ * engine_slow_disk.c - the tiny model with its prefix cache on a disk that hangs: requests end in time.
  * Threads: the test's, the engine's and the disk's. Locks: none. */
 #include "engine/base/rc.h"
 #include "tests/unit/hangkit.h"
