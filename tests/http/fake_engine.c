@@ -34,7 +34,7 @@ struct generation {
 	struct list queue;
 	char *script, *id;
 	bool cancel, finished;
-	int generated;
+	int generated, calls;
 	void (*notify)(void *arg); void *arg;
 };
 
@@ -157,27 +157,6 @@ void gen_sampling_init(const struct engine *e, struct gen_sampling *s)
 	s->temperature = s->top_p = s->repetition_penalty = 1;
 }
 
-/* Knows the calls named call_known, whose answer had reasoning, and call_plain, whose had none. */
-struct recall *engine_recall(const struct engine *e)
-{
-	(void)e;
-	return mem_new(1);
-}
-
-bool recall_reasoning(struct recall *r, const char *call_id, struct buf *out)
-{
-	(void)r;
-	if (!strcmp(call_id, "call_known"))
-		buf_adds(out, "as I thought");
-	return !strcmp(call_id, "call_known") || !strcmp(call_id, "call_plain");
-}
-
-void recall_free(struct recall **r)
-{
-	free(*r);
-	*r = NULL;
-}
-
 /* ---- a generation's thread ---- */
 
 static void fake_put(struct generation *g, struct gen_event ev, const char *text, size_t len)
@@ -220,6 +199,16 @@ static bool fake_wait(struct generation *g)
 	return go;
 }
 
+static void fake_call(struct generation *g, const char *name, size_t n)
+{
+	struct gen_event ev = { .kind = GEN_EV_TOOL_BEGIN, .call = g->calls++ };
+	char id[32];
+
+	snprintf(id, sizeof id, "call_%d", g->calls);
+	ev.tool_id = mem_strdup(id);
+	fake_put(g, ev, name, n);
+}
+
 static void fake_logprob(struct generation *g, const char *text, bool reasoning)
 {
 	struct gen_token_logprob lp = { atoi(text), -0.25f };
@@ -248,12 +237,9 @@ static void fake_step(struct generation *g, const char *s, size_t len)
 	switch (s[0]) {
 	case 'r': fake_put(g, (struct gen_event){ .kind = GEN_EV_REASONING }, s + 1, n); break;
 	case 'c': fake_put(g, (struct gen_event){ .kind = GEN_EV_CONTENT }, s + 1, n); break;
-	case 'b':
-		fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_BEGIN, .tool_id = mem_strdup("call_1") },
-			 s + 1, n);
-		break;
-	case 'a': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_ARGS }, s + 1, n); break;
-	case 'e': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_END }, "", 0); break;
+	case 'b': fake_call(g, s + 1, n); break;
+	case 'a': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_ARGS, .call = g->calls - 1 }, s + 1, n); break;
+	case 'e': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_END, .call = g->calls - 1 }, "", 0); break;
 	case 'l': fake_logprob(g, text, false); break;
 	case 'L': fake_logprob(g, text, true); break;
 	case 's': fake_finish(g, GEN_STOP, 0, "eos"); break;

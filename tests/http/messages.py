@@ -267,11 +267,13 @@ ENDS = [
 class Answers(OnFake):
     def check(self, content, want):
         self.assertEqual(len(content), len(want), content)
+        calls = 0
         for block, w in zip(content, want):
             if isinstance(w, tuple) and len(w) == 1:
                 self.assertEqual((block["type"], block["thinking"], bool(block["signature"])), ("thinking", w[0], True))
             elif isinstance(w, tuple):
-                self.assertEqual((block["type"], block["id"], block["name"], block["input"]), ("tool_use", "call_1", *w))
+                calls += 1
+                self.assertEqual((block["type"], block["id"], block["name"], block["input"]), ("tool_use", f"call_{calls}", *w))
             else:
                 self.assertEqual(block, w)
 

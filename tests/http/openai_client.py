@@ -18,9 +18,6 @@ HELLO = [{"role": "user", "content": "Hello"}]
 RECALL = [{"role": "user", "content": "Remember this: my codeword is poppy."},
           {"role": "assistant", "content": "Noted. The codeword is poppy."},
           {"role": "user", "content": "What is my codeword?"}]
-WEATHER = {"type": "function", "function": {
-    "name": "get_weather", "description": "Get the weather for a city",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
 OFF = {"thinking": {"type": "disabled"}}
 daemon = None
 
@@ -182,51 +179,6 @@ class Streams(OnDaemon):
         events = list(stream)
         self.assertEqual(json.loads(events[-2])["error"]["code"], "cancelled")
         self.assertEqual(events[-1], "[DONE]")
-
-
-class Tools(OnDaemon):
-    ASK = [{"role": "user", "content": "What is the weather in Milan?"}]
-
-    def test_round_trip(self):
-        r = self.chat(self.ASK, OFF, tools=[WEATHER])
-        c = r.choices[0]
-        self.assertEqual(c.finish_reason, "tool_calls")
-        call = c.message.tool_calls[0]
-        self.assertEqual((call.function.name, json.loads(call.function.arguments)), ("get_weather", {"city": "Milan"}))
-        self.assertNotIn("DSML", c.message.content or "")
-        answer = self.chat([*self.ASK, c.message.model_dump(exclude_none=True),
-                            {"role": "tool", "tool_call_id": call.id, "content": "sunny, 22 degrees"}], OFF, tools=[WEATHER])
-        self.assertTrue(answer.choices[0].message.content)
-
-    def test_stream_equals_whole(self):
-        chunks = list(self.chat(self.ASK, OFF, tools=[WEATHER], stream=True))
-        calls = [t for c in chunks for t in c.choices[0].delta.tool_calls or []]
-        self.assertEqual((calls[0].function.name, calls[0].type, bool(calls[0].id)), ("get_weather", "function", True))
-        self.assertEqual(json.loads("".join(t.function.arguments or "" for t in calls)), {"city": "Milan"})
-        self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices[0].finish_reason], ["tool_calls"])
-        self.assertNotIn("DSML", "".join(c.choices[0].delta.content or "" for c in chunks))
-
-    def test_history_without_reasoning_is_accepted(self):
-        call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Milan"}'}}
-        r = self.chat([*self.ASK, {"role": "assistant", "content": None, "tool_calls": [call]},
-                       {"role": "tool", "tool_call_id": "c1", "content": "rain"}], tools=[WEATHER])
-        self.assertTrue(r.choices[0].message.content or r.choices[0].message.reasoning_content)
-
-    def test_cut_off_call_is_not_a_call(self):
-        whole = self.chat(self.ASK, OFF, tools=[WEATHER]).usage.completion_tokens
-        for n in (1, 9, 17, 25, whole - 4):
-            c = self.chat(self.ASK, OFF, tools=[WEATHER], max_tokens=n).choices[0]
-            self.assertEqual(c.finish_reason, "length", n)
-            # One whose own end came, before the block's end, is whole.
-            for call in c.message.tool_calls or []:
-                self.assertEqual((json.loads(call.function.arguments), n > whole - 8), ({"city": "Milan"}, True), n)
-            self.assertNotIn("DSML", c.message.content or "")
-
-    def test_a_call_that_was_not_offered_is_no_call(self):
-        for fields in ({"tools": [WEATHER], "tool_choice": "none"}, {}):
-            c = self.chat(self.ASK, OFF, **fields).choices[0]
-            self.assertEqual((c.message.tool_calls, c.finish_reason), (None, "stop"), fields)
-            self.assertNotIn("DSML", c.message.content or "")
 
 
 class Errors(OnDaemon):
