@@ -132,6 +132,7 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 	lock_init(&e->lock, "engine");
 	tally_init(&e->tally);
 	lock_cond_init(&e->cond);
+	lock_cond_init(&e->room);
 	list_init(&e->incoming);
 	list_init(&e->live);
 	scheduler_init(&e->sched, o->prefill_chunk ? o->prefill_chunk : ENGINE_PREFILL_CHUNK,
@@ -189,6 +190,7 @@ void engine_close(struct engine **pe)
 	tokenizer_free(&e->tokenizer);
 	model_free(&e->model);
 	must_zero(pthread_cond_destroy(&e->cond));
+	must_zero(pthread_cond_destroy(&e->room));
 	lock_fini(&e->lock);
 	tally_fini(&e->tally);
 	free(e->name);

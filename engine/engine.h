@@ -145,7 +145,8 @@ struct cache *engine_cache(struct engine *e);
 struct cache_disk *engine_cache_disk(struct engine *e);
 const char *engine_cache_disk_why(struct engine *e);
 /* Recomputes the tokens [0, n) on the calling thread with the active set and numerics, whatever is cached, into a
- * fresh sequence; for cache verify. -ENOMEM, RC_TOO_LARGE, RC_CANCELLED, RC_KERNEL. The caller frees. */
+ * fresh sequence; for cache verify. Waits for room in state_bytes until those that run leave it, before requests that
+ * wait. -ENOMEM, RC_DRAINING, RC_TOO_LARGE, RC_CANCELLED, RC_KERNEL. The caller frees. */
 int engine_recompute(struct engine *e, const int32_t *token, int64_t n, const atomic_bool *cancel,
 	struct sequence **ret_s, struct buf *why);
 

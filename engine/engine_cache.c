@@ -7,6 +7,7 @@
 #include "engine/engine_priv.h"
 
 #define ENGINE_RECOMPUTE_CHUNK 512
+#define ENGINE_CLAIM_MS 100    /* who waits for room looks so often whether it is to go on */
 #define ENGINE_CACHE_PATIENCE 5.0
 #define ENGINE_CACHE_CLOSE 5.0 /* seconds in which what is queued for the disk may still be written */
 
@@ -76,6 +77,69 @@ const char *engine_cache_disk_why(struct engine *e)
 	return buf_str(&e->cache_disk_why);
 }
 
+/* ---- room for states ---- */
+
+/* A claim that waits keeps later requests out, or it would wait for ever; those that run go on. */
+bool engine_take_room(struct engine *e, size_t bytes)
+{
+	bool room;
+
+	lock_take(&e->lock);
+	room = e->taken + e->claimed + bytes <= e->env.max_state;
+	if (room)
+		e->taken += bytes;
+	lock_drop(&e->lock);
+	return room;
+}
+
+void engine_give_room(struct engine *e, size_t bytes)
+{
+	lock_take(&e->lock);
+	e->taken -= bytes;
+	must_zero(pthread_cond_broadcast(&e->room));
+	lock_drop(&e->lock);
+}
+
+/* Lock held. */
+static int engine_claim_wait(struct engine *e, const atomic_bool *cancel, struct buf *why)
+{
+	if (e->stopping)
+		return buf_why(why, RC_DRAINING, "the engine stops");
+	if (cancel && atomic_load(cancel))
+		return buf_why(why, RC_CANCELLED, "cancelled while it waited for the memory that %d requests have",
+			e->count.running);
+	lock_wait(&e->lock, &e->room, ENGINE_CLAIM_MS);
+	return 0;
+}
+
+/* Memory for a sequence that is no request's: waits until those that run leave it. */
+static int engine_claim(struct engine *e, size_t bytes, const atomic_bool *cancel, struct buf *why)
+{
+	int rc = 0;
+
+	lock_take(&e->lock);
+	e->claimed += bytes;
+	while (rc == 0 && e->taken + e->granted + bytes > e->env.max_state)
+		rc = engine_claim_wait(e, cancel, why);
+	if (rc)
+		e->claimed -= bytes;
+	else
+		e->granted += bytes;
+	lock_drop(&e->lock);
+	return rc;
+}
+
+static void engine_unclaim(struct engine *e, size_t bytes)
+{
+	lock_take(&e->lock);
+	e->claimed -= bytes;
+	e->granted -= bytes;
+	e->woken = true;
+	must_zero(pthread_cond_signal(&e->cond));
+	must_zero(pthread_cond_broadcast(&e->room));
+	lock_drop(&e->lock);
+}
+
 /* ---- computing afresh ---- */
 
 struct engine_recompute {
@@ -119,34 +183,45 @@ static int engine_recompute_run(struct engine_recompute *c, const int32_t *token
 	return rc;
 }
 
+/* With the active set; *ret_s is empty before. */
+static int engine_recompute_active(struct engine *e, struct engine_recompute *c, const int32_t *token, int64_t n,
+	const atomic_bool *cancel, struct buf *why)
+{
+	int threads = pool_threads(e->pool) / 2, rc = pool_new(threads > 0 ? threads : 1, &c->pool);
+
+	if (rc)
+		return buf_why(why, rc, "cannot start %d threads", threads);
+	lock_take(&e->lock);
+	c->kset = kset_pin(e->kset);
+	c->numerics = e->numerics;
+	lock_drop(&e->lock);
+	c->forward = forward_new(e->model, c->pool);
+	c->batch.kset = c->kset;
+	c->batch.numerics = &c->numerics;
+	rc = engine_recompute_run(c, token, n, cancel, why);
+	forward_free(&c->forward);
+	kset_unpin(&c->kset);
+	pool_free(&c->pool);
+	return rc;
+}
+
 int engine_recompute(struct engine *e, const int32_t *token, int64_t n, const atomic_bool *cancel,
 	struct sequence **ret_s, struct buf *why)
 {
 	struct engine_recompute c = { .batch = { .phase = DSV4_PREFILL, .item = &c.item, .n_item = 1 } };
-	int threads = pool_threads(e->pool) / 2, rc = engine_recompute_check(e, token, n, why);
+	size_t bytes = sequence_layout_bytes(&e->model->layout, n);
+	int rc = engine_recompute_check(e, token, n, why);
 
+	rc = rc ? rc : engine_claim(e, bytes, cancel, why);
 	if (rc)
 		return rc;
-	rc = pool_new(threads > 0 ? threads : 1, &c.pool);
-	if (rc)
-		return buf_why(why, rc, "cannot start %d threads", threads);
 	rc = sequence_new(&e->model->layout, &c.item.seq);
-	if (rc == 0) {
-		lock_take(&e->lock);
-		c.kset = kset_pin(e->kset);
-		c.numerics = e->numerics;
-		lock_drop(&e->lock);
-		c.forward = forward_new(e->model, c.pool);
-		c.batch.kset = c.kset;
-		c.batch.numerics = &c.numerics;
-		rc = engine_recompute_run(&c, token, n, cancel, why);
-		forward_free(&c.forward);
-		kset_unpin(&c.kset);
-	}
-	pool_free(&c.pool);
+	if (rc == 0)
+		rc = engine_recompute_active(e, &c, token, n, cancel, why);
 	if (rc)
 		sequence_free(&c.item.seq);
 	else
 		*ret_s = c.item.seq;
+	engine_unclaim(e, bytes);
 	return rc;
 }

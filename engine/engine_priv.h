@@ -55,6 +55,9 @@ struct engine {
 	struct list incoming;      /* of request.task.link: submitted, not yet seen by the thread */
 	struct list live;          /* of request.live: all that have not finished */
 	bool woken, stopping;
+	size_t taken;              /* state bytes that the running requests may come to hold */
+	size_t claimed, granted;   /* the same of sequences that are no request's: with those that wait for room; without */
+	pthread_cond_t room;       /* there may be room for one of those */
 	struct kset *kset;
 	struct numerics numerics;
 	struct shadow *shadow;     /* a reference; NULL: none */
@@ -75,7 +78,10 @@ void engine_set_ran(struct engine *e, const struct kset *ks, int rc);
 /* And between two steps: the requests that are to go on with another set do so. */
 void engine_repin(struct engine *e);
 
-/* engine_cache.c: with the model open; also after a failure. */
+/* engine_cache.c: between two steps or later: a request takes room for its state, unless it is to wait for it. */
+bool engine_take_room(struct engine *e, size_t bytes);
+void engine_give_room(struct engine *e, size_t bytes);
+/* With the model open; also after a failure. */
 int engine_cache_open(struct engine *e, const struct engine_options *o, struct buf *why);
 void engine_cache_close(struct engine *e);
 

@@ -46,6 +46,8 @@ static void engine_end(struct engine *e, struct request *r, struct request_end *
 {
 	bool ran = r->seq != NULL;
 
+	if (ran)
+		engine_give_room(e, r->need);
 	scheduler_drop(&e->sched, &r->task);
 	request_close(r, end);
 	engine_measure(e, r);
@@ -192,16 +194,6 @@ static bool engine_collect(struct engine *e)
 	return go;
 }
 
-/* State that the running requests may come to hold. */
-static size_t engine_promised(const struct engine *e)
-{
-	size_t n = 0;
-
-	list_each(t, &e->sched.running, struct sched_task, link)
-		n += list_entry(t, struct request, task)->need;
-	return n;
-}
-
 /* Admits in order of arrival while there are places and memory for each to the end of its answer. A request
  * that does not fit even alone was refused when it was submitted. */
 static void engine_admit(struct engine *e)
@@ -212,9 +204,11 @@ static void engine_admit(struct engine *e)
 		struct request *r = engine_request(t);
 		int rc;
 
-		if (engine_promised(e) + r->need > e->env.max_state)
+		if (!engine_take_room(e, r->need))
 			return;
 		rc = request_admit(r);
+		if (rc)
+			engine_give_room(e, r->need);
 		if (rc == -ENOMEM && e->sched.n_running > 0)
 			return;
 		if (rc) {

@@ -408,9 +408,15 @@ int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s, stru
 
 void cache_distrust(struct cache *c, struct cache_path *p)
 {
+	struct cache_node *doubted = p->from;
+
+	/* What it was resumed from; or, where one can tell, the first block that is at fault. */
+	for (struct cache_node *n = p->from; n && n->depth > 0; n = n->parent)
+		if (!cache_finite_block(c->o.layout, n->block))
+			doubted = n;
 	lock_take(&c->lock);
-	if (p->from)
-		cache_doubt(c, p->from, true);
+	if (doubted)
+		cache_doubt(c, doubted, true);
 	lock_drop(&c->lock);
 }
 

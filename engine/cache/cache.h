@@ -78,9 +78,10 @@ int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s, stru
 /* A request that was resumed failed in a way for which what it was resumed from may be the reason: the block and the
  * state there, and what continues them, are found no more, and removed when no request has them. */
 void cache_distrust(struct cache *c, struct cache_path *p);
-/* Is there room for the path's next block and a state at its end? If so it is promised to the path. *ret_last: not
- * for one more, so that the state is wanted here. */
-bool cache_publish_room(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], bool *ret_last);
+/* Is there room for the path's next `blocks`, the first of which has these tokens, and a state at their end? If so it
+ * is promised to the path. *ret_last: not for one more, so that the state is wanted there. */
+bool cache_publish_room(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], int blocks,
+	bool *ret_last);
 /* The sequence's next block is full and committed: its 128 tokens, and the state at its end or NULL (a reference is
  * taken). An existing node of that key is used instead. Where there is no room the path stays as it is: the same
  * block can be published later. */

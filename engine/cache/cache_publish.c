@@ -34,15 +34,16 @@ static bool cache_publish_promise(struct cache *c, struct cache_path *p, const i
 	return need <= p->promised || cache_promise(c, p, need);
 }
 
-bool cache_publish_room(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], bool *ret_last)
+bool cache_publish_room(struct cache *c, struct cache_path *p, const int32_t token[SEQUENCE_BLOCK], int blocks,
+	bool *ret_last)
 {
 	bool room = false;
 
 	*ret_last = false;
 	lock_take(&c->lock);
 	if (p->at) {
-		*ret_last = !cache_publish_promise(c, p, token, 2);
-		room = !*ret_last || cache_publish_promise(c, p, token, 1);
+		*ret_last = !cache_publish_promise(c, p, token, blocks + 1);
+		room = !*ret_last || cache_publish_promise(c, p, token, blocks);
 	}
 	lock_drop(&c->lock);
 	return room;

@@ -217,13 +217,16 @@ static bool request_cache_block(struct request *r, int64_t end)
 {
 	struct request_cache *c = &r->cache;
 	int64_t edge = (c->next + 1) * SEQUENCE_BLOCK;
-	bool keep = edge == end && r->task.left == 0 && c->edge_bytes > 0, last;
+	bool keep = edge == end && r->task.left == 0 && c->edge_bytes > 0, late = c->late && edge == end, last;
 	struct sequence_state *st = NULL;
 	int32_t token[SEQUENCE_BLOCK];
 
 	request_cache_tokens(r, c->next, token);
-	if (!cache_publish_room(r->env->cache, c->path, token, &last))
+	if (!cache_publish_room(r->env->cache, c->path, token, 1, &last)) {
+		c->late = true;
 		return false;
+	}
+	last |= late;
 	if (!request_cache_block_good(r, c->next) || !request_cache_state(r, edge, keep || last, &st)) {
 		request_cache_drop(r);
 		return false;
@@ -239,7 +242,22 @@ static bool request_cache_block(struct request *r, int64_t end)
 		c->edge = st;
 	else
 		sequence_state_unref(&st);
+	c->late = c->late && edge < end;
 	return true;
+}
+
+/* Blocks there was no room for are worth it only with a state behind them: all of them, and one at their end. */
+static bool request_cache_too_late(struct request *r, int64_t end)
+{
+	struct request_cache *c = &r->cache;
+	int32_t token[SEQUENCE_BLOCK];
+	bool last;
+
+	if (!c->late || end <= c->next * SEQUENCE_BLOCK)
+		return false;
+	request_cache_tokens(r, c->next, token);
+	return !sequence_can_save(r->seq, end) ||
+		!cache_publish_room(r->env->cache, c->path, token, (int)(end / SEQUENCE_BLOCK - c->next), &last);
 }
 
 void request_cache_publish(struct request *r)
@@ -250,6 +268,8 @@ void request_cache_publish(struct request *r)
 	if (!c->path)
 		return;
 	end = request_cache_end(r);
+	if (request_cache_too_late(r, end))
+		return;
 	while (c->path && (c->next + 1) * SEQUENCE_BLOCK <= end)
 		if (!request_cache_block(r, end))
 			return;

@@ -5,8 +5,9 @@
  * Blocks are published after the step that filled them has committed, in order. States, which are large, at the last
  * edge before the end of the prompt (the same prompt again), where the cache's own blocks of it end (the next that
  * branches off there), at every eighth edge, at the last edge for which there is room, and at the last edge reached
- * when the request ends well (its next turn). Blocks for which there is no room are published when there is. A
- * request that ends otherwise, or goes on with other numbers, publishes no more. */
+ * when the request ends well (its next turn). Blocks for which there was no room are published when there is, if a
+ * state can still be saved behind them. A request that ends otherwise, or goes on with other numbers, publishes no
+ * more. */
 #ifndef ENGINE_REQUEST_CACHE_H
 #define ENGINE_REQUEST_CACHE_H
 
@@ -22,6 +23,7 @@ struct request_cache {
 	bool decode;                   /* what decode steps compute may be published */
 	long long wait_until;          /* clock_ns(): so long it waits for the disk */
 	int64_t next;                  /* block to publish next */
+	bool late;                     /* there was no room for it when its step committed */
 	size_t edge_bytes;             /* that `edge` may have; 0: there is no memory for it */
 	struct sequence_state *edge;   /* at the last edge reached after the prompt, to be published at a good end */
 	int32_t *fed; int n_fed, cap_fed; /* tokens fed after the prompt: blocks may be published late */

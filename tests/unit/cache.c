@@ -218,7 +218,7 @@ static void test_two_at_once(void **state)
 static bool grow(struct kit_run *r, int n)
 {
 	for (bool last; n > 0; n--) {
-		if (!cache_publish_room(kit.cache, r->path, r->token + cache_path_blocks(r->path) * SEQUENCE_BLOCK, &last))
+		if (!cache_publish_room(kit.cache, r->path, r->token + cache_path_blocks(r->path) * SEQUENCE_BLOCK, 1, &last))
 			return false;
 		kit_publish(&kit, r, last);
 	}

@@ -520,7 +520,7 @@ static void a_prompt_larger_than_the_budget_comes_back_from_disk(void **state)
 		kit_lookup(&kit, &r, &six);
 		assert_int_equal(r.find.reused, i * 3 * SEQUENCE_BLOCK);
 		kit_resume(&kit, &r);
-		while (cache_publish_room(kit.cache, r.path, r.token + cache_path_blocks(r.path) * SEQUENCE_BLOCK, &last))
+		while (cache_publish_room(kit.cache, r.path, r.token + cache_path_blocks(r.path) * SEQUENCE_BLOCK, 1, &last))
 			kit_publish(&kit, &r, last);
 		assert_int_equal(cache_path_blocks(r.path), 3);
 		kit_release(&kit, &r);

@@ -407,14 +407,15 @@ static void do_publish(struct world *w)
 {
 	struct run *r = &w->run[dice(w, (uint32_t)w->n_run)];
 	bool with_state = dice(w, 2), room, last, want_last;
+	int blocks = 1 + (int)dice(w, 3);
 
 	do_resume(w, r);
 	if (r->at >= r->r.prompt.n_block)
 		return;
 	if (dice(w, 2)) {
-		want_last = !r->off && !model_promise(w, r, 2);
-		room = cache_publish_room(w->kit.cache, r->r.path, r->r.token + r->at * SEQUENCE_BLOCK, &last);
-		assert_int_equal(room, !r->off && (!want_last || model_promise(w, r, 1)));
+		want_last = !r->off && !model_promise(w, r, blocks + 1);
+		room = cache_publish_room(w->kit.cache, r->r.path, r->r.token + r->at * SEQUENCE_BLOCK, blocks, &last);
+		assert_int_equal(room, !r->off && (!want_last || model_promise(w, r, blocks)));
 		assert_int_equal(last, want_last);
 		with_state = with_state || (room && last);
 	}
