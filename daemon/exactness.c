@@ -93,7 +93,7 @@ static int exactness_parse(const struct buf *text, struct buf *why)
 	json_array_foreach(all, i, one)
 		if (*exactness_string(one, "sha256"))
 			(void)disproved_add(exactness_string(one, "name"), exactness_string(one, "sha256"),
-				exactness_string(one, "why"));
+				exactness_string(one, "why"), json_is_true(json_object_get(one, "believed")));
 	json_decref(all);
 	return r;
 }
@@ -118,8 +118,8 @@ static char *exactness_text(void)
 	char *text;
 
 	for (const struct disproved *p = disproved_newest(); p; p = p->older)
-		must_zero(json_array_insert_new(all, 0, json_pack("{s:o, s:s, s:o}", "name",
-			varlink_string(p->name, strlen(p->name)), "sha256", p->key, "why",
+		must_zero(json_array_insert_new(all, 0, json_pack("{s:o, s:s, s:b, s:o}", "name",
+			varlink_string(p->name, strlen(p->name)), "sha256", p->key, "believed", p->believed, "why",
 			varlink_string(p->why, strlen(p->why)))));
 	text = json_dumps(all, JSON_INDENT(2));
 	json_decref(all);
@@ -136,6 +136,7 @@ struct exactness_keep {
 	struct cache *cache;
 	char *text;
 	int n, rc;
+	bool clear;                /* the cache: one that was believed is among them */
 	uint64_t removed;
 	struct buf why;
 };
@@ -147,7 +148,8 @@ static void exactness_keep_run(struct ops_job *job)
 
 	k->rc = k->state ? state_write(k->state, EXACTNESS_FILE, k->text, strlen(k->text), &k->why)
 			 : buf_why(&k->why, RC_NOT_READY, "there is no usable state directory");
-	k->removed = cache_clear(k->cache);
+	if (k->clear)
+		k->removed = cache_clear(k->cache);
 }
 
 static void exactness_keep_done(struct ops_job *job)
@@ -156,8 +158,10 @@ static void exactness_keep_done(struct ops_job *job)
 
 	if (k->rc)
 		log_event(LOG_LV_ERR, "exactness_not_kept", "why=%s", LOGQ(buf_str(&k->why)));
-	log_event(LOG_LV_NOTICE, "cache_cleared", "blocks=%llu why=%s", (unsigned long long)k->removed,
-		  LOGQ("a plugin marked exact was disproved"));
+	if (k->clear)
+		log_event(LOG_LV_NOTICE, "cache_cleared", "blocks=%llu why=%s", (unsigned long long)k->removed,
+			  LOGQ("a plugin that shared ref's cache was disproved"));
+	log_event(LOG_LV_DEBUG, "exactness_kept", "disproved=%d", k->n);
 	k->daemon->exact_keeping = false;
 	k->daemon->exact_kept = k->n;
 	free(k->text);
@@ -165,12 +169,21 @@ static void exactness_keep_done(struct ops_job *job)
 	free(k);
 }
 
+static bool exactness_believed(int known)
+{
+	for (const struct disproved *p = disproved_newest(); p && p->n > known; p = p->older)
+		if (p->believed)
+			return true;
+	return false;
+}
+
 static void exactness_keep(struct daemon *d)
 {
 	struct exactness_keep *k = mem_new(sizeof *k);
 
 	*k = (struct exactness_keep){ .job = { .run = exactness_keep_run, .done = exactness_keep_done }, .daemon = d,
-				      .state = d->state, .cache = engine_cache(d->engine), .n = disproved_count() };
+				      .state = d->state, .cache = engine_cache(d->engine), .n = disproved_count(),
+				      .clear = exactness_believed(d->exact_kept) };
 	k->text = exactness_text(); /* counted before: one that comes in between is kept twice rather than not */
 	d->exact_keeping = ops_submit(d->ops, &k->job, NULL) == 0;
 	if (!d->exact_keeping) { /* busy: at the next tick */
@@ -185,8 +198,10 @@ void exactness_tick(struct daemon *d)
 	int n = newest ? newest->n : 0;
 
 	for (const struct disproved *p = newest; p && p->n > d->exact_told; p = p->older) {
-		engine_numbers_changed(d->engine);
-		log_event(LOG_LV_ERR, "exact_disproved", "name=%s sha256=%s why=%s", p->name, p->key, LOGQ(p->why));
+		if (p->believed)
+			engine_numbers_changed(d->engine);
+		log_event(LOG_LV_ERR, "exact_disproved", "name=%s sha256=%s believed=%d why=%s", p->name, p->key, p->believed,
+			  LOGQ(p->why));
 	}
 	d->exact_told = n;
 	if (n > d->exact_kept && !d->exact_keeping && !d->stopping)

@@ -134,7 +134,7 @@ static void load_disprove(const struct plugin_load *l, const char *why)
 
 	if (l->file && exactness_shipped(l->file->sha256)
 	    && (found == PLUGIN_REFUSED_wrong_result || found == PLUGIN_REFUSED_not_identical))
-		(void)disproved_add(l->file->facts.name, l->file->sha256, why);
+		(void)disproved_add(l->file->facts.name, l->file->sha256, why, true);
 }
 
 /* kcheck --quick --shape tiny --seed SEED FILE finds it again. A file that never was a plugin here leaves no row; what has its name or path remembers why it was refused. */

@@ -95,7 +95,7 @@ struct kset *engine_kset(struct engine *e);
  * every request's numerics are the new ones. Else RC_INVALID, and why says what differs. */
 int engine_activate(struct engine *e, struct kset **ks, const struct numerics *n, bool at_step, struct buf *why);
 
-/* A kernel was disproved (disproved.h), so every identity is another: the epoch rises. */
+/* A kernel that was believed was disproved (disproved.h), so every identity is another: the epoch rises. */
 void engine_numbers_changed(struct engine *e);
 
 /* Shadow (shadow.h): from the next step on, a share of the steps also run *ks beside the set that is active now; one

@@ -69,7 +69,8 @@ static void cache_numbers_common(struct buf *b)
 	sha256_hex(hex, cache_numbers_digest, sizeof cache_numbers_digest);
 	buf_printf(b, "ref %s %s\n", provider_ref.plugin->version, hex);
 	for (const struct disproved *d = disproved_newest(); d; d = d->older)
-		buf_printf(b, "without %s\n", d->key);
+		if (d->believed)
+			buf_printf(b, "without %s\n", d->key);
 }
 
 void cache_numbers(const struct kset *ks, const struct numerics *n, uint8_t ret_id[32])

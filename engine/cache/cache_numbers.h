@@ -10,9 +10,9 @@
  * What is believed. That a plugin's EXACT op has ref's bits is a claim; checks can refute it and never prove it. Believed
  * are the plugins that this program was built with, byte for byte: between them and ref the cache stays warm, also from
  * the first request on. Any other file counts as itself, so what it computes is found by itself alone, whatever it says
- * of itself: that costs a cold prompt after a swap, and nothing can go wrong. One that is refuted (disproved.h) counts
- * as itself too, and the list of the refuted is a part of every identity: all that was cached until then, in memory and
- * on the disk, is never found again, at once, whichever requests and writers are under way.
+ * of itself: that costs a cold prompt after a swap, and nothing can go wrong. One of ours that is
+ * refuted (disproved.h) counts as itself too, and the list of those is a part of every identity: all that was cached
+ * until then, in memory and on the disk, is never found again, at once, whichever requests and writers are under way.
  *
  * "Exact" is exact to a version of ref, which is raised when what the engine computes changes, and to what ref computes
  * in this program: cache_numbers_arithmetic(). */

@@ -34,11 +34,12 @@ int disproved_count(void)
 	return d ? d->n : 0;
 }
 
-bool disproved_add(const char *name, const char *key, const char *why)
+bool disproved_add(const char *name, const char *key, const char *why, bool believed)
 {
 	struct disproved *newest = atomic_load(&disproved_list), *d = mem_new(sizeof *d);
 
-	*d = (struct disproved){ .name = mem_strdup(name), .key = mem_strdup(key), .why = mem_strdup(why) };
+	*d = (struct disproved){ .name = mem_strdup(name), .key = mem_strdup(key), .why = mem_strdup(why),
+				 .believed = believed };
 	do {
 		if (disproved_search(newest, key)) {
 			free(d->name);

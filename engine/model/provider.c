@@ -103,13 +103,18 @@ const struct disproved *provider_disproved(const struct provider *p)
 	return p == &provider_ref ? NULL : disproved_find(provider_key(p));
 }
 
+static bool provider_ours(const struct provider *p)
+{
+	return p->shipped || !*p->sha256;
+}
+
 bool provider_exact(const struct provider *p)
 {
-	return (p->shipped || !*p->sha256) && !provider_disproved(p);
+	return provider_ours(p) && !provider_disproved(p);
 }
 
 void provider_disprove(const struct provider *p, const char *why)
 {
 	if (p != &provider_ref)
-		(void)disproved_add(p->plugin->name, provider_key(p), why);
+		(void)disproved_add(p->plugin->name, provider_key(p), why, provider_ours(p));
 }
