@@ -4,6 +4,7 @@
 #include "api/http.h"
 #include "engine/base/log.h"
 #include "engine/base/must.h"
+#include "tests/http/fake_ask.h"
 #include "tests/http/fake_engine.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 /* fake_server MODEL_DIR MAX_BODY KEEP_ALIVE_SECONDS THREADS [NAME=VALUE...]; prints its address, then answers each
  * command with a line: tick | release | wait-live N | counts | last | drain | fail TEXT | stall SECONDS | well |
- * reload | stop. The names are those of fake_server_option(). */
+ * reload | asked N | answer | stop. The names are those of fake_server_option(). */
 static void fake_server_option(struct http_options *o, char *word)
 {
 	char *value = strchr(word, '=');
@@ -37,6 +38,8 @@ static void fake_server_option(struct http_options *o, char *word)
 		o->head = atof(value);
 	else if (!strcmp(word, "idle"))
 		o->idle = atof(value);
+	else if (!strcmp(word, "ask"))
+		o->ask = fake_ask;
 	else if (!strcmp(word, "allow_no_keys"))
 		o->allow_no_keys = true;
 	else
@@ -97,6 +100,12 @@ static void fake_server_command(struct engine *e, struct http **h, const struct 
 		free(last);
 	} else if (!strcmp(word, "reload")) {
 		fake_server_reload(*h, o);
+	} else if (!strcmp(word, "asked")) {
+		fake_ask_wait(atoi(arg));
+		puts("ok");
+	} else if (!strcmp(word, "answer")) {
+		fake_ask_answer();
+		puts("ok");
 	} else if (!strcmp(word, "stop")) {
 		http_stop(h);
 		puts("ok");
@@ -119,6 +128,7 @@ int main(int argc, char **argv)
 	o.threads = atoi(argv[4]);
 	for (int i = 5; i < argc; i++)
 		fake_server_option(&o, argv[i]);
+	fake_ask_init();
 	e = fake_engine_open(argv[1]);
 	if (http_start(&o, e, &h, &why)) {
 		fprintf(stderr, "%s\n", buf_str(&why));
@@ -133,6 +143,7 @@ int main(int argc, char **argv)
 	}
 	http_stop(&h);
 	fake_engine_close(&e);
+	fake_ask_fini();
 	buf_fini(&why);
 	return 0;
 }
