@@ -16,19 +16,25 @@ struct tell {
 	struct question *question;
 };
 
+void tell_metrics(struct daemon *d, struct metrics *m)
+{
+	if (!d->engine)
+		return;
+	tell_engine(d, m);
+	tell_cache(d, m);
+	tell_kernels(d, m);
+	tell_proof(d, m);
+	tell_process(d, m);
+}
+
 /* At the daemon's end the last questions come when the engine is closed, and nobody waits for them any more. */
 static void tell_answer(struct ops_note *n)
 {
 	struct tell *t = list_entry(n, struct tell, note);
 	struct daemon *d = t->daemon;
 
-	if (d->engine && t->question->about == QUESTION_METRICS) {
-		tell_engine(d, t->question->metrics);
-		tell_cache(d, t->question->metrics);
-		tell_kernels(d, t->question->metrics);
-		tell_proof(d, t->question->metrics);
-		tell_process(d, t->question->metrics);
-	}
+	if (t->question->about == QUESTION_METRICS)
+		tell_metrics(d, t->question->metrics);
 	if (d->engine && t->question->about == QUESTION_STATUS)
 		t->question->status = tell_status(d);
 	question_answered(&t->question);

@@ -13,6 +13,8 @@ struct question;
 /* For http_options.ask, arg is the daemon. */
 void tell_ask(void *d, struct question *q);
 
+/* The page, or what there is of it. */
+void tell_metrics(struct daemon *d, struct metrics *m);
 /* tell_engine.c: what the engine did. With the engine open. */
 void tell_engine(struct daemon *d, struct metrics *m);
 /* tell_cache.c */

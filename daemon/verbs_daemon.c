@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  * verbs_daemon.c - io.dsv4.Daemon: status, life cycle, logging. (Wait is in wait.c.)
  * Threads: control. Locks: none. */
+#include "api/metrics.h"
+#include "api/server.h"
+#include "api/traffic.h"
 #include "daemon/daemon.h"
 #include "daemon/kernels.h"
 #include "daemon/last_good.h"
+#include "daemon/tell.h"
 #include "daemon/verbs.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -97,6 +101,25 @@ static json_t *daemon_load_reply(struct daemon *d)
 
 	daemon_load(d, &running, &queued);
 	return json_pack("{s:i, s:i}", "running", running, "queued", queued);
+}
+
+int verb_metrics(struct call *c, json_t **ret_reply, struct buf *why)
+{
+	struct daemon *d = c->daemon;
+	struct buf text = { 0 };
+	struct metrics *m;
+	int r = daemon_need_engine(d, why);
+
+	if (r)
+		return r;
+	m = metrics_new();
+	tell_metrics(d, m);
+	traffic_metrics(http_traffic(d->http), m);
+	metrics_print(m, &text);
+	metrics_free(&m);
+	*ret_reply = json_pack("{s:o}", "text", varlink_string(text.data, text.len));
+	buf_fini(&text);
+	return 0;
 }
 
 int verb_reload(struct call *c, json_t **ret_reply, struct buf *why)

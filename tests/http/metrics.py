@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """GET /metrics of the real daemon: a page that Prometheus reads, whose figures are what was done, and no client's words."""
 import os
+import re
 
 import plugins
 from daemon import Daemon
@@ -38,6 +39,11 @@ def the_page_is_the_table(d):
         assert page.types[name] == (kind, text), (name, page.types[name])
     assert page.state("state") == "ready" and page["build_info", ok(d, "status")["version"]] == 1
     assert page["requests_running"] == page["requests_queued"] == page["step_age_seconds"] == 0
+    # dsv4ctl has the same page
+    code, text, err = d.ctl("metrics")
+    assert code == 0 and not err, err
+    assert sorted(re.findall("^# .*$", text, re.M)) == sorted(re.findall("^# .*$", page.text, re.M))
+    assert "\ndsv4d_steps_total 0\n" in text
 
 
 def figures_are_what_was_done(d):
