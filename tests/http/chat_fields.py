@@ -105,7 +105,7 @@ WRONG = [
     ({"guided_json": "{}"}, "guided_json"), ({"structured_outputs": 1}, "structured_outputs"),
     ({"structured_outputs": {"regex": "a"}}, "structured_outputs.regex"),
     ({"structured_outputs": {"json": 1}}, "structured_outputs.json"), ({**schema(), "guided_json": {"type": "object"}}, "guided_json"),
-    ({"best_of": 2}, "best_of"), ({"best_of": 1, "n": 2}, "best_of"),
+    ({"grammar": "root ::= " + "(" * 60000 + "x" + ")" * 60000}, "grammar"), ({"best_of": 2}, "best_of"), ({"best_of": 1, "n": 2}, "best_of"),
     # Fields of other servers that would change the answer: none is passed over in silence.
     *(({name: value}, name) for name, value in (
         ("functions", [{}]), ("function_call", "auto"), ("audio", {"voice": "x"}), ("modalities", ["text", "audio"]),

@@ -4,7 +4,9 @@
 #include "api/body.h"
 #include "api/chat.h"
 #include "api/endpoint.h"
+#include "api/http.h"
 #include "api/router.h"
+#include "api/server.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "tests/http/fake_engine.h"
@@ -123,6 +125,24 @@ static void test_only_health_is_open(void **state)
 	}
 }
 
+static void test_silence_is_short_by_default(void **state)
+{
+	const char *src = getenv("top_srcdir");
+	struct buf path = { 0 }, why = { 0 };
+	struct engine *e;
+	struct http *h;
+
+	(void)state;
+	buf_printf(&path, "%s/etc/tiny", src ? src : ".");
+	e = fake_engine_open(buf_str(&path));
+	assert_int_equal(http_start(&(struct http_options){ .listen = "127.0.0.1:0" }, e, &h, &why), 0);
+	assert_true(http_keep_alive(h) > 0 && http_keep_alive(h) <= 5);
+	http_stop(&h);
+	fake_engine_close(&e);
+	buf_fini(&path);
+	buf_fini(&why);
+}
+
 struct chat_seen {
 	int n, cancel_at;
 };
@@ -179,6 +199,7 @@ int main(void)
 		cmocka_unit_test(test_error_bodies_name_param_and_code),
 		cmocka_unit_test(test_listen_addresses),
 		cmocka_unit_test(test_only_health_is_open),
+		cmocka_unit_test(test_silence_is_short_by_default),
 		cmocka_unit_test(test_chat_run_without_a_socket),
 	};
 
