@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/constrain/calls.h"
 #include "engine/constrain/constraint_grammar.h"
 #include "engine/constrain/constraint_vocab.h"
 
@@ -29,6 +30,8 @@ struct constraint {
 	struct automaton *automaton;
 	uint32_t state;
 	bool thinking;         /* before </think>: it has not begun */
+	bool watching;         /* for a block of calls, before which anything may come */
+	bool may_open;         /* watching, and the text ends in "<": the marker would open the block */
 	struct constraint_kept kept[CONSTRAINT_MASKS];
 };
 
@@ -45,6 +48,7 @@ int constraint_new(const struct constraint_vocab *v, const struct constraint_opt
 	c = mem_new(sizeof *c);
 	c->v = v;
 	c->thinking = o->thinking;
+	c->watching = constraint_grammar_watches(o);
 	grammar_init(&c->grammar);
 	rc = constraint_grammar(v, o, &c->grammar, why);
 	if (rc) {
@@ -170,8 +174,8 @@ int constraint_mask(struct constraint *c, const uint64_t **ret_mask, struct buf 
 	struct constraint_kept *k;
 	int rc = 0, try;
 
-	if (c->thinking) {
-		*ret_mask = c->v->thinking;
+	if (c->thinking || c->watching) {
+		*ret_mask = c->watching ? NULL : c->v->thinking;
 		return 0;
 	}
 	if (automaton_crowded(c->automaton))
@@ -190,6 +194,31 @@ int constraint_mask(struct constraint *c, const uint64_t **ret_mask, struct buf 
 	return rc;
 }
 
+/* The block begins with the marker that has just come, however much white space the model wrote before it. */
+static void constraint_open(struct constraint *c)
+{
+	static const char begin[] = CALLS_BEGIN;
+	size_t i;
+
+	for (i = 0; i < sizeof begin - 1; i++)
+		c->state = automaton_step(c->automaton, c->state, (uint8_t)begin[i]);
+	must(c->state != AUTOMATON_DEAD && c->state != AUTOMATON_FULL);
+	c->watching = false;
+}
+
+static void constraint_watch(struct constraint *c, int32_t token)
+{
+	const char *bytes;
+	size_t len;
+
+	if (token == c->v->dsml && c->may_open) {
+		constraint_open(c);
+		return;
+	}
+	bytes = tokenizer_bytes(c->v->tokenizer, token, &len);
+	c->may_open = len > 0 && bytes[len - 1] == '<';
+}
+
 /* The state after the token, whose bytes were all looked at when the mask was made: that state is known. */
 void constraint_take(struct constraint *c, int32_t token)
 {
@@ -198,6 +227,10 @@ void constraint_take(struct constraint *c, int32_t token)
 
 	if (c->thinking) {
 		c->thinking = token != c->v->think_end;
+		return;
+	}
+	if (c->watching) {
+		constraint_watch(c, token);
 		return;
 	}
 	if (token == c->v->eos)
@@ -214,5 +247,15 @@ void constraint_take(struct constraint *c, int32_t token)
 
 bool constraint_complete(const struct constraint *c)
 {
-	return !c->thinking && automaton_must_end(c->automaton, c->state);
+	return constraint_holds(c) && automaton_must_end(c->automaton, c->state);
+}
+
+bool constraint_holds(const struct constraint *c)
+{
+	return !c->thinking && !c->watching;
+}
+
+bool constraint_watches(const struct constraint *c)
+{
+	return c->watching;
 }

@@ -53,5 +53,9 @@ int constraint_mask(struct constraint *c, const uint64_t **ret_mask, struct buf 
 void constraint_take(struct constraint *c, int32_t token);
 /* Is the answer whole, so that nothing but its end may come? */
 bool constraint_complete(const struct constraint *c);
+/* Is the text held to the form now: after the reasoning, and when it was watched for calls, in a block of them? */
+bool constraint_holds(const struct constraint *c);
+/* Is only a block of calls held to its form, and none has begun? */
+bool constraint_watches(const struct constraint *c);
 
 #endif

@@ -9,6 +9,8 @@
 
 /* Is anything constrained? */
 bool constraint_grammar_wanted(const struct constraint_options *o);
+/* Is it the calls only, once the model begins some? */
+bool constraint_grammar_watches(const struct constraint_options *o);
 /* Builds and finishes g. Errors as of constraint_new. */
 int constraint_grammar(const struct constraint_vocab *v, const struct constraint_options *o, struct grammar *g,
 		       struct buf *why);

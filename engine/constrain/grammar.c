@@ -115,6 +115,12 @@ void grammar_fill(struct grammar *g, uint32_t hole, uint32_t next)
 	g->node[hole].next = next;
 }
 
+void grammar_work(struct grammar *g, uint64_t steps)
+{
+	g->work += steps;
+	g->full |= g->work > GRAMMAR_MAX_WORK;
+}
+
 uint32_t grammar_rule(struct grammar *g)
 {
 	g->full |= g->n_rule >= GRAMMAR_MAX_RULES;

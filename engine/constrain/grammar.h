@@ -12,6 +12,7 @@
 
 #define GRAMMAR_MAX_NODES (1 << 19)
 #define GRAMMAR_MAX_RULES (1 << 14)
+#define GRAMMAR_MAX_WORK 200000000 /* steps of what is worked out for it, as patterns are: half a second or so */
 #define GRAMMAR_MAX_DEPTH 48 /* calls of nesting rules inside each other */
 
 /* The byte that stands for the added token of DSML tags; no UTF-8 text has it. */
@@ -59,6 +60,7 @@ struct grammar {
 	struct grammar_rule *rule;
 	uint32_t n_node, n_edge, n_rule, cap_node, cap_edge, cap_rule;
 	uint32_t root;     /* a rule, set by grammar_finish */
+	uint64_t work;
 	bool full;         /* a limit was reached: what was built is of no use, grammar_finish says so */
 };
 
@@ -82,6 +84,9 @@ uint32_t grammar_from(struct grammar *g, uint32_t limit, uint32_t next);
 /* A node whose successor comes later. */
 uint32_t grammar_hole(struct grammar *g);
 void grammar_fill(struct grammar *g, uint32_t hole, uint32_t next);
+
+/* So much work is done for it. */
+void grammar_work(struct grammar *g, uint64_t steps);
 
 /* A rule can be called before it is defined. `nests`: calls of it count as depth. */
 uint32_t grammar_rule(struct grammar *g);

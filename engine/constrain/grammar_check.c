@@ -187,8 +187,8 @@ int grammar_finish(struct grammar *g, uint32_t root, struct buf *why)
 	bool circles;
 
 	if (g->full)
-		return buf_why(why, RC_TOO_LARGE, "needs more than %d rules or %d nodes", GRAMMAR_MAX_RULES,
-			       GRAMMAR_MAX_NODES);
+		return buf_why(why, RC_TOO_LARGE, "needs more than %d rules or %d nodes, or too much work",
+			       GRAMMAR_MAX_RULES, GRAMMAR_MAX_NODES);
 	for (i = 0; i < g->n_rule; i++)
 		must(g->rule[i].defined);
 	g->root = root;

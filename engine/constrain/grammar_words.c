@@ -30,7 +30,7 @@ static size_t grammar_words_common(const struct grammar_word *word, size_t n, si
 static uint32_t grammar_words_from(struct grammar *g, const struct grammar_word *word, size_t n, size_t from)
 {
 	size_t at = grammar_words_common(word, n, from), i = 0, n_edge = 0;
-	struct grammar_edge edge[256];
+	struct grammar_edge *edge = mem_grow(NULL, n < 256 ? n : 256, sizeof *edge); /* not on the stack: this recurses */
 	bool ends = false;
 	uint32_t end = 0, rest;
 
@@ -48,6 +48,7 @@ static uint32_t grammar_words_from(struct grammar *g, const struct grammar_word 
 		edge[n_edge++].next = grammar_words_from(g, word + first, i - first, at + 1);
 	}
 	rest = n_edge ? grammar_bytes(g, edge, n_edge) : 0;
+	free(edge);
 	if (ends)
 		rest = n_edge ? grammar_either(g, end, rest) : end;
 	return grammar_text(g, word[0].text + from, at - from, rest);

@@ -11,13 +11,18 @@
 
 static uint32_t jrule_make_space(struct grammar *g)
 {
-	uint32_t again = grammar_hole(g), one = grammar_count(g, JRULE_MAX_SPACE, again);
-	const struct grammar_edge e[] = { { '\t', '\n', one }, { '\r', '\r', one }, { ' ', ' ', one } };
+	uint32_t again = grammar_hole(g), one = grammar_count(g, JRULE_MAX_INDENT, again), line;
+	const struct grammar_edge blank[] = { { '\t', '\t', one }, { ' ', ' ', one } };
 
-	grammar_fill(g, again, grammar_either(g, grammar_below(g, JRULE_MAX_SPACE,
-							       grammar_bytes(g, e, mem_countof(e))),
+	grammar_fill(g, again, grammar_either(g, grammar_below(g, JRULE_MAX_INDENT,
+							       grammar_bytes(g, blank, mem_countof(blank))),
 					      GRAMMAR_END));
-	return again;
+	line = grammar_str(g, "\n", again);
+	{
+		const struct grammar_edge e[] = { { '\n', '\n', again }, { '\r', '\r', line }, { ' ', ' ', GRAMMAR_END } };
+
+		return grammar_either(g, grammar_bytes(g, e, mem_countof(e)), GRAMMAR_END);
+	}
 }
 
 uint32_t jrule_space(struct grammar *g, struct jrules *j, uint32_t next)
@@ -129,8 +134,7 @@ uint32_t jrule_string(struct grammar *g, uint32_t min, uint32_t max)
 
 /* ---- numbers ---- */
 
-/* `least` to `most` digits, then next. */
-static uint32_t jrule_digits(struct grammar *g, int least, int most, uint32_t next)
+uint32_t jrule_digits(struct grammar *g, int least, int most, uint32_t next)
 {
 	uint32_t node = next;
 

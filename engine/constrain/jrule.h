@@ -6,10 +6,10 @@
 
 #include "engine/constrain/grammar.h"
 
-/* RFC 8259, but for what would let a text go on for ever or some readers refuse it: at most JRULE_MAX_SPACE white
- * space bytes in a row, and none before or after the whole; numbers of at most JRULE_MAX_DIGITS digits before and
+/* RFC 8259, but for what would let a text go on for ever or some readers refuse it: white space is one
+ * space, or a line end and at most JRULE_MAX_INDENT spaces or tabs, and none before or after the whole; numbers of at most JRULE_MAX_DIGITS digits before and
  * after the point and JRULE_MAX_EXPONENT in the exponent; of escapes no \u0000 and no half of a surrogate pair. */
-#define JRULE_MAX_SPACE 64
+#define JRULE_MAX_INDENT 64
 #define JRULE_MAX_DIGITS 18
 #define JRULE_MAX_EXPONENT 2
 
@@ -42,10 +42,26 @@ struct jrule_array {
 };
 uint32_t jrule_array(struct grammar *g, struct jrules *j, const struct jrule_array *x);
 
-/* Number text, then next: jrule_range.c. */
-struct jrule_range {
-	int64_t lo, hi;        /* inclusive, within -+(10^JRULE_MAX_DIGITS - 1) */
+/* Digits `least` to `most`, then next. */
+uint32_t jrule_digits(struct grammar *g, int least, int most, uint32_t next);
+
+/* ---- jrule_range.c ---- */
+
+/* A bound as its digits: whole.fraction. */
+struct jrule_decimal {
+	bool negative;
+	char whole[JRULE_MAX_DIGITS + 1], fraction[JRULE_MAX_DIGITS + 1];
 };
-uint32_t jrule_integer_range(struct grammar *g, const struct jrule_range *r, uint32_t next);
+
+/* From text like -12.5, without an exponent. False when it has more digits than there is room for, or is none. */
+bool jrule_decimal(const char *text, struct jrule_decimal *ret_d);
+
+/* A number from lo to hi, each NULL for none, `open`: without the bound itself; `integer`: without a fraction. Then the
+ * rule ends. Nothing passes it when no such number can be written. */
+struct jrule_range {
+	const struct jrule_decimal *lo, *hi;
+	bool lo_open, hi_open, integer;
+};
+uint32_t jrule_range(struct grammar *g, const struct jrule_range *r);
 
 #endif

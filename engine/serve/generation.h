@@ -23,7 +23,6 @@ struct generation_spec {
 	bool one_call;                /* the answer ends with its first call */
 	enum gen_format format;
 	json_t *schema;               /* of GEN_FORMAT_JSON_SCHEMA; borrowed */
-	const char *schema_name;      /* what errors call it, as "response_format.json_schema.schema"; NULL: "schema" */
 	bool thinking;
 	int max_reasoning;            /* tokens of reasoning, then it is closed; 0: any */
 	enum gen_effort effort;

@@ -150,6 +150,7 @@ static void request_emit(void *arg, const struct completion_event *ev)
 		break;
 	case COMPLETION_TOOL_END:
 		generation_put_tool_end(r->gen, ev->call);
+		request_must_call_ended(r);
 		break;
 	}
 }
@@ -185,7 +186,7 @@ static int request_machinery(struct request *r, const struct generation_spec *sp
 	if (rc)
 		return rc;
 	o.no_tools = spec->calls == GEN_CALLS_NONE || !request_offers_tools(spec);
-	o.tokens_only = r->must.constraint != NULL;
+	o.tokens_only = r->must.constraint && !constraint_watches(r->must.constraint);
 	o.emit = request_emit;
 	o.arg = r;
 	rc = completion_new(&o, &r->parser, why);
@@ -403,8 +404,11 @@ bool request_sample(struct request *r, struct sampler_work *w, const float *logi
 		request_complete(r, COMPLETION_EOS, ret_end);
 		return true;
 	}
-	if (request_pass(r, &c)) {
+	if (request_pass(r, &c) || r->must.enough) {
 		request_complete(r, COMPLETION_EOS, ret_end);
+		/* The block was left open by us. */
+		if (r->must.enough)
+			ret_end->flags &= ~(unsigned)COMPLETION_OPEN_BLOCK;
 		return true;
 	}
 	if (r->usage.completion_tokens < r->max_out)

@@ -20,19 +20,33 @@ static int request_must_check(const struct request *r, const struct generation_s
 	return 0;
 }
 
+/* All that are offered: in the request or, as the model's own encoder takes them, in messages. A new reference. */
+static json_t *request_must_tools(const struct generation_spec *spec)
+{
+	json_t *all = json_array(), *m;
+	size_t i;
+
+	json_array_extend(all, spec->tools);
+	json_array_foreach(spec->messages, i, m)
+		json_array_extend(all, json_object_get(m, "tools"));
+	return all;
+}
+
 int request_must_init(struct request *r, const struct generation_spec *spec, bool thinking, struct buf *why)
 {
 	struct constraint_options o = { .thinking = thinking, .calls = spec->calls, .function = spec->function,
 					.one_call = spec->one_call, .format = spec->format,
-					.schema = spec->schema, .schema_name = spec->schema_name,
-					.tools = spec->tools };
+					.schema = spec->schema };
 	int rc = request_must_check(r, spec, why);
 
 	if (rc)
 		return rc;
 	r->must.max_reasoning = spec->max_reasoning;
 	r->must.one_call = spec->one_call;
-	return constraint_new(r->env->vocab, &o, &r->must.constraint, why);
+	o.tools = request_must_tools(spec);
+	rc = constraint_new(r->env->vocab, &o, &r->must.constraint, why);
+	json_decref(o.tools);
+	return rc;
 }
 
 void request_must_fini(struct request *r)
@@ -49,6 +63,11 @@ int request_must_mask(struct request *r, const uint64_t **ret_mask, struct buf *
 		return 0;
 	}
 	return r->must.constraint ? constraint_mask(r->must.constraint, ret_mask, why) : 0;
+}
+
+void request_must_call_ended(struct request *r)
+{
+	r->must.enough = r->must.one_call && !(r->must.constraint && constraint_holds(r->must.constraint));
 }
 
 void request_must_take(struct request *r, int32_t token)

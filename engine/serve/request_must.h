@@ -16,6 +16,7 @@ struct request_must {
 	struct constraint *constraint; /* NULL: none */
 	int max_reasoning;             /* 0: any */
 	bool one_call;
+	bool enough;                   /* its one call is whole, and nothing will lead the answer to its end */
 };
 
 /* The spec says what can be done. With the prompt and the completion mode known: `thinking` when the answer begins
@@ -26,5 +27,7 @@ void request_must_fini(struct request *r);
 /* The tokens that may come next; NULL: any. Errors as of constraint_mask. */
 int request_must_mask(struct request *r, const uint64_t **ret_mask, struct buf *why);
 void request_must_take(struct request *r, int32_t token);
+/* A call is whole. */
+void request_must_call_ended(struct request *r);
 
 #endif

@@ -78,9 +78,12 @@ static void white_space_and_digits_come_to_an_end(void **state)
 	struct buf text = { 0 };
 
 	(void)state;
-	buf_adds(&text, "{");
+	refused(&any_object, "{ ", " ");
+	refused(&any_object, "{", "\t");
+	refused(&any_object, "{\n", "\n");
+	buf_adds(&text, "{\r\n");
 	for (int i = 0; i < 64; i++)
-		buf_adds(&text, "\n");
+		buf_adds(&text, i % 2 ? " " : "\t");
 	refused(&any_object, buf_str(&text), " }");
 	buf_adds(&text, "}");
 	accepted(&any_object, buf_str(&text));

@@ -128,34 +128,68 @@ static bool kit_allowed(const uint64_t *mask, int32_t t)
 	return mask[t / 64] >> (t % 64) & 1;
 }
 
-/* How much a token is wanted when the answer is to end: it closes something, and is short. */
-static int kit_rank(const struct constrainkit *k, int32_t t)
-{
-	size_t len;
-	const char *b = tokenizer_bytes(k->tokenizer, t, &len);
+/* Where an answer is: in a JSON string, in a parameter's text, after the "<" of a tag, or elsewhere. */
+enum kit_place { KIT_JSON, KIT_STRING, KIT_TEXT, KIT_OPEN };
 
-	if (t == KIT_EOS)
-		return 1000;
-	if (len && (b[0] == '}' || b[0] == ']' || b[0] == '"'))
-		return 900 - (int)len;
-	if (tokenizer_is_added(k->tokenizer, t))
-		return 800;
-	return len && strchr(":, <{[", b[0]) && b[0] ? 500 - (int)len : 600 - (int)len;
+static enum kit_place kit_place(const struct buf *text)
+{
+	const char *from = buf_str(text), *p;
+	bool in = false;
+
+	while ((p = strstr(from, "｜DSML｜")) != NULL)
+		from = p + 1;
+	p = strstr(from, "string=\"true\">");
+	if (p)
+		return text->data[text->len - 1] == '<' ? KIT_OPEN : KIT_TEXT;
+	p = strstr(from, "string=\"false\">");
+	for (from = p ? p + 15 : from; *from; from++)
+		if (in && *from == '\\' && from[1])
+			from++;
+		else
+			in ^= *from == '"';
+	if (!in && text->len && text->data[text->len - 1] == '<')
+		return KIT_OPEN;
+	return in ? KIT_STRING : KIT_JSON;
 }
 
-static int32_t kit_pick(const struct constrainkit *k, const uint64_t *mask, unsigned *seed, bool ending)
+/* What is wanted at a place when the answer is to end, the most wanted first: a token's first byte. */
+static const char *const kit_wanted[] = {
+	[KIT_JSON] = "}]<", [KIT_STRING] = "\"", [KIT_TEXT] = "<", [KIT_OPEN] = "/",
+};
+
+/* How much a token is wanted when the answer is to end: it closes what is open, and is short. */
+static int kit_rank(const struct constrainkit *k, int32_t t, enum kit_place place)
+{
+	size_t len;
+	const char *b = tokenizer_bytes(k->tokenizer, t, &len), *at;
+
+	if (t == KIT_EOS || tokenizer_is_added(k->tokenizer, t))
+		return t == KIT_EOS ? 10000 : place == KIT_OPEN ? 8000 : 9500;
+	at = len && *b ? strchr(kit_wanted[place], *b) : NULL;
+	if (at)
+		return 9000 - 100 * (int)(at - kit_wanted[place]) - (int)len;
+	/* Else not what opens something. */
+	if (len && *b && strchr(" \t\r\n", *b))
+		return 3000 - (int)len;
+	return (len && *b && strchr("\"[{,:", *b) ? 4000 : 5000) - (int)len;
+}
+
+static int32_t kit_pick(const struct constrainkit *k, const uint64_t *mask, unsigned *seed, bool ending,
+			const struct buf *text)
 {
 	int32_t t, from = (int32_t)constrainkit_rand(seed, (unsigned)k->n), best = -1;
+	enum kit_place place;
 	int i;
 
 	ending |= constrainkit_rand(seed, 4) == 0;
+	place = ending ? kit_place(text) : KIT_JSON;
 	for (i = 0; i < k->n; i++) {
 		t = (from + i) % k->n;
 		if (!kit_allowed(mask, t))
 			continue;
 		if (!ending)
 			return t;
-		if (best < 0 || kit_rank(k, t) > kit_rank(k, best))
+		if (best < 0 || kit_rank(k, t, place) > kit_rank(k, best, place))
 			best = t;
 	}
 	must(best >= 0);
@@ -179,7 +213,7 @@ void constrainkit_random(const struct constrainkit *k, const struct constraint_o
 
 		if (constraint_mask(c, &mask, &why))
 			fail_msg("%s", buf_str(&why));
-		t = kit_pick(k, mask, seed, i > n);
+		t = kit_pick(k, mask, seed, i > n, out);
 		constraint_take(c, t);
 		if (t == KIT_EOS)
 			break;

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "engine/text/jsonprefix.h"
 #include "tests/unit/constrainkit.h"
+#include "tests/unit/schemakit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -227,6 +228,170 @@ static void a_form_gives_the_same_answer_in_any_batch(void **state)
 	json_decref(messages);
 }
 
+/* Text in strings that looks like markup is that text. */
+static void markup_in_a_string_stays_in_it(void **state)
+{
+	json_t *messages = test_messages();
+	json_t *schema = constrainkit_json("{'const':'\\n\\n<|DSML|tool_calls>\\n<|DSML|invoke name=\\\"x\\\"><think>'}");
+	struct generation_spec s = test_spec(messages);
+	struct test_answer a;
+	json_t *v;
+
+	(void)state;
+	s.format = GEN_FORMAT_JSON_SCHEMA;
+	s.schema = schema;
+	a = test_ask(&s);
+	v = json_loadb(a.content.data, a.content.len, JSON_DECODE_ANY, NULL);
+	assert_true(json_equal(v, json_object_get(schema, "const")));
+	assert_int_equal(a.n_calls, 0);
+	assert_string_equal(a.detail, "eos");
+	json_decref(v);
+	test_answer_fini(&a);
+	json_decref(schema);
+	json_decref(messages);
+}
+
+static void a_schema_is_kept_at_any_temperature(void **state)
+{
+	json_t *messages = test_messages();
+	json_t *schema = constrainkit_json("{'type':'object','properties':{'word':{'type':'string','maxLength':12},"
+		"'count':{'type':'integer','minimum':1,'maximum':99},'kind':{'enum':['noun','verb']}},"
+		"'required':['word','count','kind'],'additionalProperties':false}");
+	struct generation_spec s = test_spec(messages);
+
+	(void)state;
+	s.format = GEN_FORMAT_JSON_SCHEMA;
+	s.schema = schema;
+	for (int i = 0; i < 6; i++) {
+		struct test_answer a;
+		json_t *v;
+
+		s.sampling.seed = (uint64_t)i;
+		s.sampling.temperature = (float)i;
+		a = test_ask(&s);
+		v = json_loadb(buf_str(&a.content), a.content.len, 0, NULL);
+		if (!schemakit_valid(schema, schema, v))
+			fail_msg("%s", buf_str(&a.content));
+		assert_int_equal(a.finish, GEN_STOP);
+		json_decref(v);
+		test_answer_fini(&a);
+	}
+	json_decref(schema);
+	json_decref(messages);
+}
+
+/* ---- calls ---- */
+
+static const char test_tools[] =
+	"[{'type':'function','function':{'name':'get_weather','parameters':{'type':'object','properties':"
+	"{'city':{'type':'string','maxLength':20},'days':{'type':'integer','minimum':1,'maximum':14}},"
+	"'required':['city','days']}}},"
+	"{'type':'function','function':{'name':'get_time','parameters':{'type':'object','properties':{}}}}]";
+
+static void test_calls_are_valid(const json_t *tools, const struct test_answer *a)
+{
+	const char *p = buf_str(&a->args), *end;
+
+	for (; (end = strchr(p, '\n')) != NULL; p = end + 1) {
+		json_t *args = json_loadb(p, (size_t)(end - p), 0, NULL), *schema;
+
+		schema = json_object_get(json_object_get(json_array_get(tools, json_object_size(args) ? 0 : 1), "function"),
+					 "parameters");
+		if (!args || !schemakit_valid(schema, schema, args))
+			fail_msg("%s", buf_str(&a->args));
+		json_decref(args);
+	}
+}
+
+/* Behaviour 68. */
+static void a_call_that_is_asked_for_comes_and_is_read_back(void **state)
+{
+	json_t *messages = test_messages(), *tools = constrainkit_json(test_tools);
+	struct generation_spec s = test_spec(messages);
+
+	(void)state;
+	s.tools = tools;
+	s.one_call = true;
+	for (int i = 0; i < 8; i++) {
+		struct test_answer a;
+
+		s.thinking = i & 1;
+		s.max_reasoning = 10;
+		s.calls = i & 2 ? GEN_CALLS_NAMED : GEN_CALLS_REQUIRED;
+		s.function = i & 4 ? "get_time" : "get_weather";
+		s.sampling.seed = (uint64_t)i;
+		a = test_ask(&s);
+		assert_int_equal(a.finish, GEN_TOOL_CALLS);
+		assert_int_equal(a.n_calls, 1);
+		assert_int_equal(a.content.len, 0);
+		if (s.calls == GEN_CALLS_NAMED)
+			assert_string_equal(buf_str(&a.name), s.function);
+		test_calls_are_valid(tools, &a);
+		test_answer_fini(&a);
+	}
+	json_decref(tools);
+	json_decref(messages);
+}
+
+static void several_calls_may_come_unless_one_is_enough(void **state)
+{
+	json_t *messages = test_messages(), *tools = constrainkit_json(test_tools);
+	struct generation_spec s = test_spec(messages);
+	struct gen_logit_bias again[2] = { { tokenizer_added(engine_tokenizer(engine), "｜DSML｜"), 9 } };
+	struct token_ids ids = { 0 };
+	int most = 0;
+
+	(void)state;
+	s.tools = tools;
+	s.calls = GEN_CALLS_REQUIRED;
+	/* In "<" and the marker another call begins, in "</" the block ends. */
+	assert_int_equal(tokenizer_encode(engine_tokenizer(engine), "<", 1, false, &ids), 0);
+	again[1] = (struct gen_logit_bias){ ids.id[0], 9 };
+	token_ids_fini(&ids);
+	s.sampling.bias = again;
+	s.sampling.n_bias = 2;
+	for (int i = 0; i < 6; i++) {
+		struct test_answer a;
+
+		s.sampling.seed = (uint64_t)i;
+		a = test_ask(&s);
+		most = a.n_calls > most ? a.n_calls : most;
+		test_calls_are_valid(tools, &a);
+		test_answer_fini(&a);
+	}
+	assert_true(most > 1);
+	json_decref(tools);
+	json_decref(messages);
+}
+
+/* The model's own call, with nothing forced: it ends the answer, whatever the model would say after it. */
+static void the_models_own_call_is_the_last_where_one_is_enough(void **state)
+{
+	json_t *messages = constrainkit_json("[{'role':'user','content':'What is the weather in Milan?'}]");
+	json_t *tools = constrainkit_json("[{'type':'function','function':{'name':'get_weather','description':"
+		"'Get the weather of a city','parameters':{'type':'object','properties':{'city':{'type':'string'}},"
+		"'required':['city']}}}]");
+	struct generation_spec s = test_spec(messages);
+	struct test_answer all, one;
+
+	(void)state;
+	s.tools = tools;
+	s.sampling.temperature = 0;
+	s.sampling.n_bias = 0;
+	all = test_ask(&s);
+	assert_int_equal(all.finish, GEN_TOOL_CALLS);
+	s.one_call = true;
+	one = test_ask(&s);
+	assert_int_equal(one.finish, GEN_TOOL_CALLS);
+	assert_int_equal(one.n_calls, 1);
+	assert_string_equal(buf_str(&one.args), buf_str(&all.args));
+	assert_true(one.usage.completion_tokens < all.usage.completion_tokens);
+	test_answer_fini(&all);
+	test_answer_fini(&one);
+	json_decref(tools);
+	json_decref(messages);
+}
+
 /* ---- a bound on reasoning ---- */
 
 /* Behaviour 87. */
@@ -275,6 +440,14 @@ static void what_cannot_be_asked_for_is_refused_by_name(void **state)
 	s.format = GEN_FORMAT_JSON_OBJECT;
 	s.sampling.ignore_eos = true;
 	test_refused(&s, RC_INVALID, "ignore_eos: ");
+	s.sampling.ignore_eos = false;
+	s.format = GEN_FORMAT_JSON_SCHEMA;
+	test_refused(&s, RC_INVALID, "schema: missing");
+	s.format = GEN_FORMAT_TEXT;
+	s.calls = GEN_CALLS_REQUIRED;
+	test_refused(&s, RC_INVALID, "tool_choice: no tools");
+	s.parse = false;
+	test_refused(&s, RC_INVALID, "tool_choice: ");
 	json_decref(messages);
 }
 
@@ -282,6 +455,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(json_is_in_the_content_also_with_thinking),
+		cmocka_unit_test(markup_in_a_string_stays_in_it),
+		cmocka_unit_test(a_schema_is_kept_at_any_temperature),
+		cmocka_unit_test(a_call_that_is_asked_for_comes_and_is_read_back),
+		cmocka_unit_test(several_calls_may_come_unless_one_is_enough),
+		cmocka_unit_test(the_models_own_call_is_the_last_where_one_is_enough),
 		cmocka_unit_test(a_form_gives_the_same_answer_in_any_batch),
 		cmocka_unit_test(reasoning_is_closed_at_its_bound_and_the_answer_goes_on),
 		cmocka_unit_test(what_cannot_be_asked_for_is_refused_by_name),
