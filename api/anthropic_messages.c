@@ -84,7 +84,7 @@ static int anthropic_system(const struct field_at *at, const char *key, int inde
 	int rc = anthropic_texts(at, key, index == HISTORY_FRONT, &text, err);
 
 	if (!rc && text.len)
-		history_message(h, index, "system", error_text(text.data, text.len));
+		history_system(h, index, text.data, text.len);
 	buf_fini(&text);
 	return rc;
 }
@@ -97,7 +97,7 @@ static void anthropic_flush(struct anthropic_turn *t)
 {
 	if (!t->text.len)
 		return;
-	history_message(t->h, t->index, "user", error_text(t->text.data, t->text.len));
+	history_user(t->h, t->index, error_text(t->text.data, t->text.len));
 	buf_clear(&t->text);
 }
 
@@ -249,7 +249,7 @@ static int anthropic_content(struct anthropic_turn *t, const struct field_at *m,
 	if (json_is_string(content) && t->assistant)
 		history_text(t->h, t->index, json_string_value(content), json_string_length(content));
 	else if (json_is_string(content))
-		history_message(t->h, t->index, "user", json_incref(content));
+		history_user(t->h, t->index, json_incref(content));
 	for (size_t i = 0; !rc && i < json_array_size(content); i++) {
 		struct field_at block;
 

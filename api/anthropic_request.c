@@ -75,7 +75,9 @@ static int anthropic_request_output(const struct field_at *b, struct anthropic_r
 static const struct {
 	const char *type;
 	bool thinking;
-} anthropic_thinking[] = { { "enabled", true }, { "adaptive", true }, { "between_tools", true }, { "disabled", false } };
+} anthropic_thinking[] = {
+	{ "enabled", true }, { "adaptive", true }, { "between_tools", true }, { "disabled", false },
+};
 
 static int anthropic_request_thinking_type(const struct field_at *t, struct anthropic_request *r, struct error *err)
 {

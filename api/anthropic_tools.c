@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* {"name", "description", "input_schema"}; those with a type other than "custom" are tools that Anthropic's servers run,
- * or that its models know without a schema. */
+/* {"name", "description", "input_schema"}; those with a type other than "custom" are tools that Anthropic's servers
+ * run, or that its models know without a schema. */
 static int anthropic_tool(const struct field_at *t, json_t *tools, struct error *err)
 {
 	const char *type = "custom", *name = NULL, *description = NULL;

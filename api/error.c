@@ -164,7 +164,8 @@ json_t *error_json_messages(const struct error *err, const char *request_id)
 {
 	json_t *body = error_json(err, request_id), *o = json_object_get(body, "error");
 	int status = rc_http(err->rc);
-	const char *type = status == 413 ? "request_too_large" : status == 499 || status == 500 ? "api_error" : rc_type(err->rc);
+	bool ours = status == 499 || status == 500;
+	const char *type = status == 413 ? "request_too_large" : ours ? "api_error" : rc_type(err->rc);
 
 	must_zero(json_object_set_new(o, "type", json_string(type)));
 	must_zero(json_object_set_new(body, "type", json_string("error")));

@@ -60,10 +60,61 @@ static void history_open(struct history *h, int from)
 	h->open_from = from;
 }
 
-void history_message(struct history *h, int from, const char *role, json_t *content)
+/* The instructions so far, when nothing else came; NULL. */
+static json_t *history_front(const struct history *h)
+{
+	json_t *m = json_array_get(h->messages, 0);
+
+	return h->n_from == 1 && !strcmp(json_string_value(json_object_get(m, "role")), "system") ? m : NULL;
+}
+
+void history_system(struct history *h, int from, const char *text, size_t len)
+{
+	json_t *front, *content;
+	struct buf both = { 0 };
+
+	history_close(h);
+	front = history_front(h);
+	if (!front) {
+		history_add(h, from, json_pack("{s:s, s:o}", "role", h->n_from ? "user" : "system", "content",
+			error_text(text, len)));
+		return;
+	}
+	content = json_object_get(front, "content");
+	buf_add(&both, json_string_value(content), json_string_length(content));
+	buf_adds(&both, "\n\n");
+	buf_add(&both, text, len);
+	must_zero(json_object_set_new(front, "content", error_text(both.data, both.len)));
+	buf_fini(&both);
+}
+
+void history_user(struct history *h, int from, json_t *content)
 {
 	history_close(h);
-	history_add(h, from, json_pack("{s:s, s:o}", "role", role, "content", content));
+	history_add(h, from, json_pack("{s:s, s:o}", "role", "user", "content", content));
+}
+
+void history_earlier(struct history *h, const json_t *messages)
+{
+	json_t *m, *content;
+	size_t i;
+
+	json_array_foreach(messages, i, m) {
+		content = json_object_get(m, "content");
+		if (!strcmp(json_string_value(json_object_get(m, "role")), "system")) {
+			history_system(h, HISTORY_EARLIER, json_string_value(content), json_string_length(content));
+		} else if (json_is_true(json_object_get(m, "wo_eos"))) {
+			/* The answer went on with this one. */
+			json_t *r = json_object_get(m, "reasoning_content");
+
+			if (r)
+				history_reasoning(h, HISTORY_EARLIER, json_string_value(r), json_string_length(r));
+			history_text(h, HISTORY_EARLIER, json_string_value(content), json_string_length(content));
+		} else {
+			history_close(h);
+			history_add(h, HISTORY_EARLIER, json_incref(m));
+		}
+	}
 }
 
 void history_result(struct history *h, int from, const char *id, json_t *content)
@@ -120,6 +171,8 @@ static void history_path(const struct history *h, size_t index, char *out, size_
 {
 	if (index >= h->n_from)
 		snprintf(out, cap, "%s", h->list);
+	else if (h->from[index] == HISTORY_EARLIER)
+		snprintf(out, cap, "%s", h->earlier);
 	else if (h->from[index] == HISTORY_FRONT)
 		snprintf(out, cap, "%s", h->front);
 	else

@@ -12,12 +12,13 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Start from {.list, .front}. */
+/* Start from {.list, .front, .earlier}. */
 struct history {
 	const char *list;        /* the client's name for the conversation: "messages", "input" */
 	const char *front;       /* and for what stands before it: "system", "instructions" */
+	const char *earlier;     /* and for what names an earlier request; NULL: nothing does */
 	json_t *messages;
-	int *from;               /* [messages]: index in the client's list; HISTORY_FRONT */
+	int *from;               /* [messages]: index in the client's list, or HISTORY_... */
 	size_t n_from;
 	bool open;               /* an assistant's message is being put together, of: */
 	int open_from;
@@ -26,10 +27,16 @@ struct history {
 };
 
 #define HISTORY_FRONT (-1)
+#define HISTORY_EARLIER (-2) /* came with an earlier request */
 
 void history_fini(struct history *h);
-/* A whole message of another role: "system", "developer", "user". Takes over `content`. */
-void history_message(struct history *h, int from, const char *role, json_t *content);
+/* Instructions. Those in front are one message; later ones become a user's words, for only a user's message is followed
+ * by an answer. */
+void history_system(struct history *h, int from, const char *text, size_t len);
+/* Takes over `content`. */
+void history_user(struct history *h, int from, json_t *content);
+/* Messages as the engine has them, of an earlier request. */
+void history_earlier(struct history *h, const json_t *messages);
 /* What a call gave; takes over `content`. */
 void history_result(struct history *h, int from, const char *id, json_t *content);
 /* The assistant's. Several reasonings are told apart by a blank line, texts follow each other as they are. */
@@ -37,8 +44,8 @@ void history_reasoning(struct history *h, int from, const char *text, size_t len
 void history_text(struct history *h, int from, const char *text, size_t len);
 /* Takes over `arguments`: an object, or a string of JSON. */
 void history_call(struct history *h, int from, const char *id, const char *name, json_t *arguments);
-/* No more is to come. When the assistant's text was last, `go_on` leaves its message without an end, for the model to go
- * on with it. Returns the messages, which stay the history's. */
+/* No more is to come. When the assistant's text was last, `go_on` leaves its message without an end, for the model to
+ * go on with it. Returns the messages, which stay the history's. */
 json_t *history_end(struct history *h, bool go_on);
 /* Are calls the last that was told? */
 bool history_ends_with_calls(const struct history *h);

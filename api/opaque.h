@@ -2,8 +2,9 @@
  * opaque.h - reasoning as a token that clients keep and send back without reading it.
  * Threads: any. Locks: none.
  *
- * Two protocols have one: Anthropic's thinking signature, OpenAI's encrypted reasoning. Here nothing is secret in it and
- * nothing is proved by it: it is for clients that ask not to be shown the reasoning, and for servers that keep nothing. */
+ * Two protocols have one: Anthropic's thinking signature, OpenAI's encrypted reasoning. Here nothing is secret in it
+ * and nothing is proved by it: it is for clients that ask not to be shown the reasoning, and for requests of which
+ * nothing is kept. */
 #ifndef API_OPAQUE_H
 #define API_OPAQUE_H
 

@@ -376,6 +376,33 @@ struct recall *engine_recall(const struct engine *e)
 	return recall_new(e->ring, e->tokenizer);
 }
 
+int engine_keep(struct engine *e, const char *id, struct buf *text)
+{
+	struct record *r = ring_find(e->ring, id);
+
+	if (!r) {
+		buf_fini(text);
+		return RC_NOT_FOUND;
+	}
+	record_keep(r, text);
+	ring_changed(e->ring, r);
+	record_unref(&r);
+	return 0;
+}
+
+int engine_kept(struct engine *e, const char *id, struct buf *ret_text, struct buf *ret_messages)
+{
+	struct record *r = ring_find(e->ring, id);
+
+	if (!r)
+		return RC_NOT_FOUND;
+	record_kept(r, ret_text);
+	if (ret_text->len)
+		record_messages(r, ret_messages);
+	record_unref(&r);
+	return ret_text->len ? 0 : RC_NOT_FOUND;
+}
+
 int engine_cancel(struct engine *e, const char *id, int why)
 {
 	int rc = RC_NOT_FOUND;

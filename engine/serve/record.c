@@ -24,7 +24,7 @@ struct record {
 	struct lock lock;         /* everything below */
 	struct record_view view;
 	struct token_ids tokens;  /* prompt, then output */
-	struct buf output;
+	struct buf output, kept;
 	struct buf calls;         /* their ids, each with its NUL */
 	struct record_set *set;   /* [n_set]; names are in `name` */
 	int n_set, n_name;
@@ -44,7 +44,7 @@ static double record_now(void)
 /* Under the lock, or before anyone else knows the record. */
 static void record_count_bytes(struct record *r)
 {
-	atomic_store(&r->bytes, sizeof *r + r->messages.cap + r->prompt.cap + r->output.cap + r->calls.cap
+	atomic_store(&r->bytes, sizeof *r + r->messages.cap + r->prompt.cap + r->output.cap + r->calls.cap + r->kept.cap
 					+ (size_t)r->tokens.cap * sizeof *r->tokens.id
 					+ (size_t)r->n_set * sizeof *r->set + r->name_bytes);
 }
@@ -123,6 +123,7 @@ void record_unref(struct record **pr)
 	buf_fini(&r->prompt);
 	buf_fini(&r->output);
 	buf_fini(&r->calls);
+	buf_fini(&r->kept);
 	token_ids_fini(&r->tokens);
 	for (int i = 0; i < r->n_name; i++)
 		free(r->name[i]);
@@ -197,6 +198,19 @@ void record_finished(struct record *r, enum gen_finish finish, int rc, const cha
 	lock_drop(&r->lock);
 }
 
+void record_keep(struct record *r, struct buf *text)
+{
+	struct buf old;
+
+	lock_take(&r->lock);
+	old = r->kept;
+	r->kept = *text;
+	record_count_bytes(r);
+	lock_drop(&r->lock);
+	*text = (struct buf){ 0 };
+	buf_fini(&old);
+}
+
 size_t record_bytes(const struct record *r)
 {
 	return atomic_load(&r->bytes);
@@ -244,6 +258,13 @@ void record_output(struct record *r, struct buf *out)
 {
 	lock_take(&r->lock);
 	buf_add(out, r->output.data, r->output.len);
+	lock_drop(&r->lock);
+}
+
+void record_kept(struct record *r, struct buf *out)
+{
+	lock_take(&r->lock);
+	buf_add(out, r->kept.data, r->kept.len);
 	lock_drop(&r->lock);
 }
 

@@ -47,6 +47,8 @@ void record_messages(struct record *r, struct buf *out);
 void record_output(struct record *r, struct buf *out);
 /* Appends the ids of the tool calls that it made, each with its NUL. */
 void record_calls(struct record *r, struct buf *out);
+/* The text that whoever submitted the request keeps with it (engine_keep); empty when there is none. */
+void record_kept(struct record *r, struct buf *out);
 void record_unref(struct record **r);
 
 #endif

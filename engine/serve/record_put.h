@@ -34,6 +34,8 @@ void record_token(struct record *r, int32_t id, const char *bytes, size_t len, c
 /* It makes a tool call of that id. */
 void record_call(struct record *r, const char *id);
 void record_finished(struct record *r, enum gen_finish finish, int rc, const char *detail);
+/* Replaces the text kept with it; takes over what is in it. */
+void record_keep(struct record *r, struct buf *text);
 /* Bytes held. */
 size_t record_bytes(const struct record *r);
 const char *record_id(const struct record *r);

@@ -115,6 +115,16 @@ void ring_remove(struct ring *g, struct record *r)
 	ring_entry_free(e);
 }
 
+static void ring_free_gone(struct list *gone)
+{
+	while (!list_empty(gone)) {
+		struct ring_entry *e = list_entry(gone->next, struct ring_entry, by_age);
+
+		list_del(&e->by_age);
+		ring_entry_free(e);
+	}
+}
+
 void ring_finished(struct ring *g, struct record *r)
 {
 	size_t bytes = record_bytes(r);
@@ -131,11 +141,29 @@ void ring_finished(struct ring *g, struct record *r)
 	while ((e = ring_evict(g)))
 		list_put(&gone, &e->by_age);
 	lock_drop(&g->lock);
-	while (!list_empty(&gone)) {
-		e = list_entry(gone.next, struct ring_entry, by_age);
-		list_del(&e->by_age);
-		ring_entry_free(e);
+	ring_free_gone(&gone);
+}
+
+void ring_changed(struct ring *g, struct record *r)
+{
+	size_t bytes = record_bytes(r);
+	struct list gone, *at;
+	struct ring_entry *e;
+
+	list_init(&gone);
+	lock_take(&g->lock);
+	for (at = g->ended.prev; at != &g->ended; at = at->prev)
+		if (list_entry(at, struct ring_entry, by_end)->record == r)
+			break;
+	if (at != &g->ended) {
+		e = list_entry(at, struct ring_entry, by_end);
+		g->bytes += bytes - e->bytes;
+		e->bytes = bytes;
 	}
+	while ((e = ring_evict(g)))
+		list_put(&gone, &e->by_age);
+	lock_drop(&g->lock);
+	ring_free_gone(&gone);
 }
 
 int ring_list(struct ring *g, struct record **ret_r, int max)

@@ -18,6 +18,9 @@ void ring_remove(struct ring *g, struct record *r);
 /* From now on the record counts, and may be evicted; the oldest finished go first. Called once per record
  * put. */
 void ring_finished(struct ring *g, struct record *r);
+/* The record's bytes have changed since it finished; the oldest finished go when that is too much. Nothing for one that
+ * runs, or is no longer here. */
+void ring_changed(struct ring *g, struct record *r);
 /* See engine_records and engine_record. */
 int ring_list(struct ring *g, struct record **ret_r, int max);
 struct record *ring_find(struct ring *g, const char *id);

@@ -21,6 +21,7 @@ struct engine {
 	struct engine_status status;
 	int live, submitted, cancelled, released;
 	json_t *last;
+	json_t *messages, *kept;     /* by the request's id: what was submitted, what engine_keep() was given */
 };
 
 struct fake_event {
@@ -45,6 +46,8 @@ struct engine *fake_engine_open(const char *model_dir)
 
 	lock_init(&e->lock, "fake");
 	lock_cond_init(&e->changed);
+	e->messages = json_object();
+	e->kept = json_object();
 	buf_printf(&path, "%s/tokenizer.json", model_dir);
 	if (tokenizer_open(buf_str(&path), &e->tokenizer, &why)) {
 		fprintf(stderr, "%s\n", buf_str(&why));
@@ -61,6 +64,8 @@ void fake_engine_close(struct engine **e)
 	must((*e)->live == 0);
 	tokenizer_free(&(*e)->tokenizer);
 	json_decref((*e)->last);
+	json_decref((*e)->messages);
+	json_decref((*e)->kept);
 	lock_fini(&(*e)->lock);
 	must_zero(pthread_cond_destroy(&(*e)->changed));
 	free(*e);
@@ -301,6 +306,42 @@ static void *fake_thread(void *arg)
 	return NULL;
 }
 
+/* ---- engine.h ---- */
+
+/* Nothing is ever evicted. */
+int engine_keep(struct engine *e, const char *id, struct buf *text)
+{
+	int rc = 0;
+
+	lock_take(&e->lock);
+	if (!json_object_get(e->messages, id))
+		rc = RC_NOT_FOUND;
+	else if (text->len)
+		json_object_set_new(e->kept, id, json_stringn(text->data, text->len));
+	else
+		json_object_del(e->kept, id);
+	lock_drop(&e->lock);
+	buf_fini(text);
+	return rc;
+}
+
+int engine_kept(struct engine *e, const char *id, struct buf *ret_text, struct buf *ret_messages)
+{
+	char *messages;
+	json_t *text;
+
+	lock_take(&e->lock);
+	text = json_object_get(e->kept, id);
+	if (text) {
+		messages = json_dumps(json_object_get(e->messages, id), JSON_COMPACT);
+		buf_add(ret_text, json_string_value(text), json_string_length(text));
+		buf_adds(ret_messages, messages);
+		free(messages);
+	}
+	lock_drop(&e->lock);
+	return text ? 0 : RC_NOT_FOUND;
+}
+
 /* ---- generation.h ---- */
 
 /* The last message's text, or the raw prompt's. */
@@ -354,6 +395,8 @@ int engine_submit(struct engine *e, const struct generation_spec *spec, struct g
 	lock_take(&e->lock);
 	json_decref(e->last);
 	e->last = last;
+	if (spec->id && spec->messages)
+		json_object_set_new(e->messages, spec->id, json_deep_copy(spec->messages));
 	lock_drop(&e->lock);
 	rc = fake_refuse(e, script, why);
 	if (rc) {

@@ -84,7 +84,8 @@ CONVERSATIONS = [
     ({"messages": [USER, {"role": "assistant", "content": "so the answer is ("}]},
      [USER, {"role": "assistant", "content": "so the answer is (", "wo_eos": True}]),
     ({"messages": [{"role": "user", "content": "A"}, {"role": "system", "content": [text("Be kind.")]}, USER]},
-     [{"role": "user", "content": "A"}, {"role": "system", "content": "Be kind."}, USER]),
+     [{"role": "user", "content": "A"}, {"role": "user", "content": "Be kind."}, USER]),
+    ({"system": "A", "messages": [{"role": "system", "content": "B"}, USER]}, [{"role": "system", "content": "A\n\nB"}, USER]),
 ]
 
 # (fields of a good body, what the engine is told)
