@@ -85,7 +85,7 @@ static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p
 
 static void the_same_prompt_again_gives_the_same_bits(void **state)
 {
-	static const int length[] = { 1, 127, 128, 129, 130, 255, 256, 257, 258, 384, 511, 512, 513 };
+	static const int length[] = { 1, 127, 128, 129, 130, 255, 256, 257, 258, 383, 384, 385, 511, 512, 513 };
 	struct engine *e = test_open(WARM_ENOUGH, 0);
 
 	(void)state;
@@ -189,7 +189,8 @@ static void test_cut_prefill(int cut)
 	cache_stats(engine_cache(e), &c);
 	assert_int_equal(c.blocks, cut / SEQUENCE_BLOCK); /* what was committed, and no more */
 	a = test_ask(e, &p, 4);
-	assert_int_equal(a.usage.cached_tokens, 0); /* a cut leaves blocks, but no state */
+	/* A cut leaves blocks, but no state, unless it was at the last edge of the prompt. */
+	assert_int_equal(a.usage.cached_tokens, cut < 512 ? 0 : 512);
 	a = test_ask(e, &p, 4);
 	assert_int_equal(a.usage.cached_tokens, 512);
 	warm_idle(e);
@@ -198,7 +199,7 @@ static void test_cut_prefill(int cut)
 
 static void a_cut_in_prefill_leaves_what_was_committed(void **state)
 {
-	static const int cut[] = { 1, 127, 128, 129, 255, 256, 257, 190, 477 };
+	static const int cut[] = { 1, 127, 128, 129, 255, 256, 257, 190, 383, 384, 385, 477, 511, 512, 513 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof cut / sizeof *cut; i += WARM_STEP)
@@ -236,30 +237,38 @@ static void test_cut_decode(struct engine *e, const struct warm_prompt *p, int t
 	assert_int_equal(a.n, tokens);
 }
 
+static void test_cut_answer(int n_prompt, int at)
+{
+	struct engine *e = test_open(WARM_ENOUGH, 0);
+	struct warm_prompt p = { .n = 0 };
+	struct cache_stats c;
+	struct warm_answer a;
+
+	warm_grow(&p, 77, n_prompt);
+	test_cut_decode(e, &p, at);
+	warm_idle(e);
+	cache_stats(engine_cache(e), &c);
+	assert_int_equal(c.blocks, (n_prompt + at - 1) / SEQUENCE_BLOCK);
+	a = test_ask(e, &p, 100);
+	assert_int_equal(a.usage.cached_tokens, warm_most(n_prompt));
+	warm_grow_answer(&p, &a);
+	a = test_ask(e, &p, 3);
+	assert_int_equal(a.usage.cached_tokens, (n_prompt + 99) / SEQUENCE_BLOCK * SEQUENCE_BLOCK); /* were computed */
+	warm_idle(e);
+	engine_close(&e);
+}
+
+/* Cut when 255 to 258, 383 to 385, 511 to 513 and any number of tokens were computed. */
 static void a_cut_answer_is_continued_with_the_same_bits(void **state)
 {
-	static const int at[] = { 1, 28, 29, 30, 31, 99 };
+	static const struct { int n_prompt, at; } cut[] = {
+		{ 228, 1 }, { 228, 28 }, { 228, 29 }, { 228, 30 }, { 228, 31 }, { 228, 99 },
+		{ 300, 84 }, { 300, 85 }, { 300, 86 }, { 484, 28 }, { 484, 29 }, { 484, 30 },
+	};
 
 	(void)state;
-	for (size_t i = 0; i < sizeof at / sizeof *at; i += WARM_STEP) {
-		struct engine *e = test_open(WARM_ENOUGH, 0);
-		struct warm_prompt p = { .n = 0 };
-		struct cache_stats c;
-		struct warm_answer a;
-
-		warm_grow(&p, 77, 228);
-		test_cut_decode(e, &p, at[i]);
-		warm_idle(e);
-		cache_stats(engine_cache(e), &c);
-		assert_int_equal(c.blocks, (228 + at[i] - 1) / SEQUENCE_BLOCK);
-		a = test_ask(e, &p, 100);
-		assert_int_equal(a.usage.cached_tokens, 128);
-		warm_grow_answer(&p, &a);
-		a = test_ask(e, &p, 3);
-		assert_int_equal(a.usage.cached_tokens, 256); /* 327 were computed */
-		warm_idle(e);
-		engine_close(&e);
-	}
+	for (size_t i = 0; i < sizeof cut / sizeof *cut; i += WARM_STEP)
+		test_cut_answer(cut[i].n_prompt, cut[i].at);
 }
 
 /* ---- budgets ---- */
