@@ -79,6 +79,18 @@ struct cache_dead {
 
 /* ---- paths (cache.c) ---- */
 
+/* The highest node that is held by the path and that something failed on; NULL: none. */
+struct cache_node *cache_doubted(const struct cache *c, const struct cache_path *p);
+/* Lets go of all that the path holds. What is doubted goes when nobody holds it any more. */
+void cache_let_go(struct cache *c, struct cache_path *p, long long now, struct cache_dead *doubted);
+
+/* ---- what is found (cache_lookup.c) ---- */
+
+/* The deepest node from which a prompt of n tokens can go on, with at least one left to compute; or the root. */
+struct cache_node *cache_resumable(struct cache_node *end, int64_t n);
+/* The find of one of the lookups, counted or taken back. */
+void cache_recount(struct cache *c, const struct cache_find *f, bool back);
+
 /* The path goes on from n, whose state is pinned as p->resume. */
 void cache_go_on_at(struct cache *c, struct cache_path *p, struct cache_node *n);
 /* What the tree has more of the prompt than a path that was not resumed has found; its find does not say so yet. */
