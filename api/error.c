@@ -53,7 +53,7 @@ static size_t error_path_length(const char *s)
 {
 	static const char *const roots[] = {
 		"messages", "tools", "max_tokens", "logit_bias", "stop", "tokens", "prompt", "schema", "response_format",
-		"tool_choice"
+		"tool_choice", "ignore_eos"
 	};
 	size_t n = 0;
 
@@ -73,7 +73,8 @@ static size_t error_path_length(const char *s)
 int error_from_engine(struct error *err, int rc, const struct buf *why)
 {
 	char param[160];
-	size_t n = rc == RC_INVALID || rc == RC_UNSUPPORTED ? error_path_length(buf_str(why)) : 0;
+	bool named = rc == RC_INVALID || rc == RC_UNSUPPORTED || rc == RC_TOO_LARGE;
+	size_t n = named ? error_path_length(buf_str(why)) : 0;
 
 	snprintf(param, sizeof param, "%.*s", (int)n, buf_str(why));
 	return error_set(err, rc, rc == RC_CONTEXT ? "messages" : param, "%s",
