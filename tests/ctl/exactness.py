@@ -10,7 +10,7 @@ import shutil
 import plugins
 from daemon import PATIENCE, Daemon
 from scenario import by, ok
-from turns import config, fast_kernels
+from turns import fast_kernels
 
 LIAR = "falsely-exact"
 LONG = "wug blicket dax toma zav " * 70 + "What is 7 plus 5?"
@@ -114,11 +114,13 @@ def verify_finds_who_lies():
 
 
 def main():
-    fast = fast_kernels()
+    fast = fast_kernels() and not plugins.sanitizer()  # whose trial of all of avx2's ops takes minutes, at each start
     with Daemon(plugins=["avx2"] if fast else []) as d:
         shutil.copy(plugins.fixture(LIAR), d.plugins)
         path, prompt = (os.path.join(d.dir, name) for name in ("conf", "prompt"))
-        config(path, memory="64M", disk="yes", write_rate="0", load="avx2" if fast else "")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(f"[plugins]\n{'load = avx2' if fast else ''}\ntrial_timeout = {PATIENCE}\n"
+                    "[cache]\nmemory = 64M\ndisk = yes\nwrite_rate = 0\n")
         with open(prompt, "w", encoding="utf-8") as f:
             f.write(LONG)
         d.stop()
