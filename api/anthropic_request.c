@@ -3,6 +3,7 @@
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/anthropic_request.h"
 #include "api/ask.h"
+#include "api/chat_recall.h"
 #include "api/chat_thinking.h"
 #include "api/exchange.h"
 #include "api/plain.h"
@@ -124,6 +125,8 @@ static int anthropic_request_fill(const struct exchange *x, const struct field_a
 	if (history_ends_with_calls(&r->history))
 		return field_refuse(b, "messages", err, RC_INVALID, "the last one has tool_use blocks without results");
 	r->spec.messages = history_end(&r->history, true);
+	if (r->spec.thinking)
+		chat_recall(x->engine, r->spec.messages);
 	r->spec.tools = r->tools;
 	return 0;
 }

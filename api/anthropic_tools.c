@@ -16,17 +16,18 @@ static int anthropic_tool(const struct field_at *t, json_t *tools, struct error 
 {
 	const char *type = "custom", *name = NULL, *description = NULL;
 	struct field_at schema;
+	bool strict = false;
 	int rc = field_string(t, "type", &type, err);
 
 	if (!rc && strcmp(type, "custom"))
 		rc = field_refuse(t, "type", err, RC_UNSUPPORTED, "\"%.60s\" tools are not supported, only those with an "
 			"input_schema", type);
 	if (rc || (rc = ask_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
-		(rc = field_object(t, "input_schema", &schema, err)))
+		(rc = field_object(t, "input_schema", &schema, err)) || (rc = field_bool(t, "strict", &strict, err)))
 		return rc;
 	if (!schema.object)
 		return field_refuse(t, "input_schema", err, RC_INVALID, "missing");
-	must_zero(json_array_append_new(tools, ask_tool(name, description, json_incref(schema.object))));
+	must_zero(json_array_append_new(tools, ask_tool(name, description, json_incref(schema.object), strict)));
 	return 0;
 }
 

@@ -84,12 +84,14 @@ int ask_string(const struct field_at *f, const char *key, const char **ret_s, st
 
 /* ---- tools ---- */
 
-json_t *ask_tool(const char *name, const char *description, json_t *parameters)
+json_t *ask_tool(const char *name, const char *description, json_t *parameters, bool strict)
 {
 	json_t *f = json_pack("{s:s, s:s*, s:o*}", "name", name, "description", description, "parameters", parameters);
 	json_t *tool = json_pack("{s:s, s:o}", "type", "function", "function", f);
 
 	must(tool);
+	if (strict)
+		must_zero(json_object_set_new(f, "strict", json_true()));
 	return tool;
 }
 

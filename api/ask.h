@@ -18,8 +18,8 @@ int ask_stops(const struct field_at *b, const char *key, const char ***ret_stop,
 int ask_name(const struct field_at *f, const char **ret_name, struct error *err);
 /* A string that must be there; it may be empty. */
 int ask_string(const struct field_at *f, const char *key, const char **ret_s, struct error *err);
-/* An OpenAI tool of its parts; takes over `parameters`, which may be NULL. */
-json_t *ask_tool(const char *name, const char *description, json_t *parameters);
+/* An OpenAI tool of its parts; takes over `parameters`, which may be NULL. `strict`: calls are held to them. */
+json_t *ask_tool(const char *name, const char *description, json_t *parameters, bool strict);
 /* Is there one of that name? */
 bool ask_has_tool(const json_t *tools, const char *name);
 

@@ -151,12 +151,14 @@ static void responses_items_fill_reasoning(struct responses_answer *a)
 	}
 }
 
-/* A custom tool's function has one string, which is the tool's input; anything else is given as it came. */
+/* A custom tool's function has one string, which is the tool's input, whatever the model calls it; anything else is given
+ * as it came. */
 static void responses_items_unwrap(struct responses_answer *a)
 {
-	json_t *v = json_loadb(buf_str(&a->text), a->text.len, 0, NULL), *input = json_object_get(v, "input");
+	json_t *v = json_loadb(buf_str(&a->text), a->text.len, 0, NULL);
+	json_t *input = json_object_iter_value(json_object_iter(v));
 
-	if (json_is_string(input)) {
+	if (json_object_size(v) == 1 && json_is_string(input)) {
 		buf_clear(&a->text);
 		buf_add(&a->text, json_string_value(input), json_string_length(input));
 	}

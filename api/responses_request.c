@@ -3,6 +3,7 @@
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/responses_request.h"
 #include "api/ask.h"
+#include "api/chat_recall.h"
 #include "api/chat_thinking.h"
 #include "api/plain.h"
 #include "api/responses_store.h"
@@ -137,6 +138,8 @@ static int responses_request_talk(const struct exchange *x, const struct field_a
 	if (!rc && history_ends_with_calls(&r->history))
 		rc = field_refuse(b, "input", err, RC_INVALID, "the last calls have no outputs");
 	r->spec.messages = history_end(&r->history, true);
+	if (!rc && r->spec.thinking)
+		chat_recall(x->engine, r->spec.messages);
 	return rc;
 }
 

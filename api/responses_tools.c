@@ -25,7 +25,7 @@ void responses_tools_name(const char *space, const char *name, struct buf *out)
 
 /* Offers it; takes over `parameters`. */
 static void responses_tools_offer(struct responses_request *r, const char *space, const char *type, const char *name,
-	const char *description, json_t *parameters)
+	const char *description, json_t *parameters, bool strict)
 {
 	struct buf full = { 0 };
 	json_t *known = json_pack("{s:s, s:s, s:s*}", "type", type, "name", name, "namespace", space);
@@ -33,7 +33,7 @@ static void responses_tools_offer(struct responses_request *r, const char *space
 	must(known);
 	responses_tools_name(space, name, &full);
 	must_zero(json_object_set_new(r->names, buf_str(&full), known));
-	must_zero(json_array_append_new(r->tools, ask_tool(buf_str(&full), description, parameters)));
+	must_zero(json_array_append_new(r->tools, ask_tool(buf_str(&full), description, parameters, strict)));
 	buf_fini(&full);
 }
 
@@ -42,13 +42,13 @@ static int responses_tools_function(const struct field_at *t, const char *space,
 {
 	const char *name = NULL, *description = NULL;
 	struct field_at parameters;
-	bool strict;
+	bool strict = false;
 	int rc;
 
 	if ((rc = ask_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
 		(rc = field_object(t, "parameters", &parameters, err)) || (rc = field_bool(t, "strict", &strict, err)))
 		return rc;
-	responses_tools_offer(r, space, "function", name, description, json_incref(parameters.object));
+	responses_tools_offer(r, space, "function", name, description, json_incref(parameters.object), strict);
 	return 0;
 }
 
@@ -68,7 +68,7 @@ static int responses_tools_custom(const struct field_at *t, struct responses_req
 	if (grammar)
 		buf_printf(&told, "%sThe input follows this grammar:\n%s", told.len ? "\n\n" : "", grammar);
 	responses_tools_offer(r, NULL, "custom", name, buf_str(&told), json_pack("{s:s, s:{s:{s:s}}, s:[s]}",
-		"type", "object", "properties", "input", "type", "string", "required", "input"));
+		"type", "object", "properties", "input", "type", "string", "required", "input"), false);
 	buf_fini(&told);
 	return 0;
 }

@@ -76,6 +76,21 @@ class Answers(OnDaemon):
                 m = s.get_final_message()
             self.assertEqual((m.content[0].text, m.stop_sequence), (text, found))
 
+    def test_an_answer_by_a_schema(self):
+        schema = {"type": "object", "properties": {"text": {"enum": ["yes", "no"]}}, "required": ["text"], "additionalProperties": False}
+        for thinking in ({}, {"thinking": THINK}):
+            m = self.ask(output_config={"format": {"type": "json_schema", "schema": schema}}, **thinking)
+            self.assertIn(json.loads(m.content[-1].text)["text"], ("yes", "no"))
+        with self.assertRaises(anthropic.BadRequestError) as e:
+            self.ask(output_config={"format": {"type": "json_schema", "schema": {"type": "nothing"}}})
+        self.assertTrue(e.exception.body["error"]["param"].startswith("output_config.format.schema"), e.exception.body)
+
+    def test_a_budget_of_thinking(self):
+        free, bound = (self.ask(RECALL, thinking={"type": "enabled", "budget_tokens": n}) for n in (1024, 4))
+        self.assertGreater(free.usage.output_tokens_details.thinking_tokens, 4)
+        self.assertLessEqual(bound.usage.output_tokens_details.thinking_tokens, 4)
+        self.assertEqual([b.type for b in bound.content], ["thinking", "text"])
+
     def test_max_tokens(self):
         m = self.ask(max_tokens=3)
         self.assertEqual((m.stop_reason, m.usage.output_tokens), ("max_tokens", 3))
@@ -134,6 +149,25 @@ class Tools(OnDaemon):
             self.assertIn("<tool_result>sunny, 22 degrees</tool_result>", prompt)
             if thinking:  # calls keep their reasoning
                 self.assertIn("<think>" + m.content[0].thinking + "</think>", prompt)
+
+    def test_thinking_that_the_client_lost_is_filled_in_from_the_ring(self):
+        m = self.ask(MILAN, tools=[WEATHER], thinking=THINK)
+        use = [b for b in m.to_param()["content"] if b.type == "tool_use"]
+        result = {"type": "tool_result", "tool_use_id": use[0].id, "content": "sunny"}
+        answer = self.ask([*MILAN, {"role": "assistant", "content": use}, {"role": "user", "content": [result]}], tools=[WEATHER], thinking=THINK)
+        self.assertIn("<think>" + m.content[0].thinking + "</think>", daemon.ctl("request", "prompt", answer.id)[1])
+
+    def test_choice(self):
+        calls = [WEATHER, {**WEATHER, "name": "get_time"}]
+        for choice, names in (({"type": "any"}, {"get_weather", "get_time"}), ({"type": "tool", "name": "get_time"}, {"get_time"}),
+                              ({"type": "none"}, set())):
+            m = self.ask(HELLO, tools=calls, tool_choice=choice, max_tokens=300)
+            self.assertEqual({b.name for b in m.content if b.type == "tool_use"} - names, set())
+            self.assertEqual((any(b.type == "tool_use" for b in m.content), m.stop_reason), (bool(names), "tool_use" if names else "end_turn"))
+            for b in m.content:
+                self.assertTrue(b.type != "tool_use" or isinstance(b.input.get("city"), str), b)
+        one = {"type": "any", "disable_parallel_tool_use": True}
+        self.assertEqual(len([b for b in self.ask(HELLO, tools=calls, tool_choice=one, max_tokens=300).content if b.type == "tool_use"]), 1)
 
     def test_a_call_comes_in_pieces_that_are_its_input(self):
         with self.stream(MILAN, tools=[WEATHER]) as s:

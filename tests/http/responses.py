@@ -17,7 +17,7 @@ from response_events import response_of  # noqa: E402
 PATH = "/v1/responses"
 USER = {"role": "user", "content": "s"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
-TOOL = {"type": "function", "name": "get_weather", "description": "d", "parameters": SCHEMA, "strict": True}
+TOOL = {"type": "function", "name": "get_weather", "description": "d", "parameters": SCHEMA}
 PATCH = {"type": "custom", "name": "apply_patch", "description": "Edits.", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/s"}}
 SPACE = {"type": "namespace", "name": "mcp__ide", "description": "x", "tools": [{**TOOL, "name": "look"}]}
 CALL = {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": '{"city": "Milan"}'}
@@ -90,6 +90,7 @@ RIGHT = [
     ({"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}}}, {"format": "json_schema", "schema": SCHEMA}),
     ({"tools": []}, {"tools": None}), ({"tools": [TOOL]}, {"tools": [function("get_weather")]}),
     ({"tools": [TOOL], "parallel_tool_calls": False}, {"one_call": True}),
+    ({"tools": [{**TOOL, "strict": True}]}, {"tools": [{"type": "function", "function": {**function("get_weather")["function"], "strict": True}}]}),
     ({"tools": [PATCH]}, {"tools": [PATCH_FUNCTION]}), ({"tools": [SPACE]}, {"tools": [function("mcp__ide.look")]}),
     # What only the service's own tools could do is not offered.
     ({"tools": [TOOL, {"type": "web_search", "external_web_access": True}, {"type": "image_generation"}]}, {"tools": [function("get_weather")]}),
@@ -174,7 +175,7 @@ class Bodies(OnFake):
     def test_conversations(self):
         for fields, want in CONVERSATIONS:
             with self.subTest(fields=fields):
-                self.assertEqual(self.told({**ask(""), **fields})["messages"], want)
+                self.assertEqual(self.told({**ask("", reasoning={"effort": "none"}), **fields})["messages"], want)
 
     def test_fields(self):
         for fields, want in RIGHT:
@@ -322,6 +323,7 @@ class Kept(OnFake):
     def test_next_request_goes_on_from_a_response(self):
         for make in (self.whole, self.streamed):
             first = make("rhm|cHi|bget_weather|a{\"city\": \"Oslo\"}|e|t", instructions="A", tools=[TOOL])
+            self.assertEqual(self.told(ask([CALL, OUTPUT]))["messages"][0]["reasoning_gap"], "open")
             told = self.told(ask([{**OUTPUT, "call_id": "call_1"}, said("user", "s")], previous_response_id=first["id"], instructions="B"))
             self.assertEqual(told["messages"], [
                 {"role": "system", "content": "B"}, {"role": "user", "content": "rhm|cHi|bget_weather|a{\"city\": \"Oslo\"}|e|t"},

@@ -76,6 +76,15 @@ class Answers(OnDaemon):
         _, prompt, _ = daemon.ctl("request", "prompt", r.id)
         self.assertTrue(prompt.startswith("<｜begin▁of▁sentence｜>Be brief.<｜User｜>Hello"), prompt)
 
+    def test_an_answer_by_a_schema(self):
+        schema = {"type": "object", "properties": {"text": {"enum": ["yes", "no"]}}, "required": ["text"], "additionalProperties": False}
+        for kw in ({}, {"reasoning": OFF}):
+            r = self.ask(text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}, **kw)
+            self.assertIn(json.loads(r.output_text)["text"], ("yes", "no"))
+        with self.assertRaises(openai.BadRequestError) as e:
+            self.ask(text={"format": {"type": "json_schema", "name": "n", "schema": {"type": "nothing"}}})
+        self.assertTrue(e.exception.param.startswith("text.format.schema"), e.exception.param)
+
     def test_cut_off(self):
         for r in (self.ask(max_output_tokens=3), self.stream(max_output_tokens=3)):
             self.assertEqual((r.status, r.incomplete_details.reason, r.usage.output_tokens), ("incomplete", "max_output_tokens", 3))
@@ -120,6 +129,25 @@ class Tools(OnDaemon):
         self.assertEqual((by_id.output_text, by_id.usage.input_tokens), (by_items.output_text, by_items.usage.input_tokens))
         prompts = [daemon.ctl("request", "prompt", r.id)[1] for r in (by_id, by_items)]
         self.assertEqual(prompts[0], prompts[1])
+
+    def test_choice(self):
+        calls = [WEATHER, {**WEATHER, "name": "get_time"}]
+        for choice, names in (("required", {"get_weather", "get_time"}), ({"type": "function", "name": "get_time"}, {"get_time"}), ("none", set()),
+                              ({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_time"}]}, {"get_time"})):
+            r = self.ask(tools=calls, tool_choice=choice, reasoning=OFF, parallel_tool_calls=False, max_output_tokens=300)
+            got = [i for i in r.output if i.type == "function_call"]
+            self.assertEqual((len(got), {i.name for i in got} - names), (1 if names else 0, set()), choice)
+            for i in got:
+                self.assertIsInstance(json.loads(i.arguments)["city"], str)
+
+    def test_custom_tool(self):
+        patch = {"type": "custom", "name": "apply_patch", "description": "Edits."}
+        kw = {"tools": [patch], "tool_choice": {"type": "custom", "name": "apply_patch"}, "reasoning": OFF, "parallel_tool_calls": False}
+        r = self.ask("Say hello.", max_output_tokens=400, **kw)
+        if r.status == "incomplete":  # the tiny model may not find an end
+            self.assertEqual(r.output, [])
+        else:
+            self.assertEqual([(i.type, i.name, isinstance(i.input, str)) for i in r.output], [("custom_tool_call", "apply_patch", True)])
 
     def test_cut_off_call_is_not_a_call(self):
         whole = self.ask(MILAN, tools=[WEATHER], reasoning=OFF).usage.output_tokens
