@@ -75,6 +75,8 @@ CONVERSATIONS = [
     ({"messages": [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature":
       "dsv4.text." + base64.b64encode("hm ď".encode()).decode()}, text("A")]}, USER]},
      [USER, {"role": "assistant", "content": "A", "reasoning_content": "hm ď"}, USER]),
+    ({"messages": [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": "dsv4.text.?"}, text("A")]}, USER]},
+     [USER, {"role": "assistant", "content": "A"}, USER]),
     # Turns of one role in a row are one.
     ({"messages": [USER, {"role": "assistant", "content": "A"}, {"role": "assistant", "content": [text("B"), USE]},
                    {"role": "user", "content": [RESULT]}]},

@@ -5,6 +5,7 @@
 #include "engine/base/rc.h"
 #include "engine/text/completion.h"
 #include "engine/text/jsonprefix.h"
+#include "engine/text/stop.h"
 #include "tests/unit/child.h"
 #include "tests/unit/play.h"
 
@@ -191,6 +192,40 @@ static void expect_stop(enum completion_mode mode, const char *stop1, const char
 }
 
 /* Behaviours 99, 100, 101. */
+static void test_which_stop_string(void **state)
+{
+	static const char *const stop[] = { "abc", "b", "bcd" };
+	static const struct { const char *text; int which; } cases[] = {
+		{ "xxb", 1 }, { "aabc", 1 }, { "xyz", -1 }, { "ab", 1 },
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < mem_countof(cases); i++) {
+		struct stop_match *m;
+		struct buf out = { 0 };
+
+		assert_int_equal(stop_match_new(stop, 3, &m, NULL), 0);
+		stop_match_put(m, cases[i].text, strlen(cases[i].text), &out);
+		assert_int_equal(stop_match_found(m), cases[i].which);
+		stop_match_free(&m);
+		buf_fini(&out);
+	}
+	/* Two that end at once: the longer. */
+	for (i = 0; i < 2; i++) {
+		const char *const two[] = { i ? "bc" : "abc", i ? "abc" : "bc" };
+		struct stop_match *m;
+		struct buf out = { 0 };
+
+		assert_int_equal(stop_match_new(two, 2, &m, NULL), 0);
+		assert_true(stop_match_put(m, "abc", 3, &out));
+		assert_int_equal(stop_match_found(m), (int)i);
+		assert_int_equal(out.len, 0);
+		stop_match_free(&m);
+		buf_fini(&out);
+	}
+}
+
 static void test_stop_strings(void **state)
 {
 	(void)state;
@@ -312,6 +347,7 @@ int main(void)
 		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_arguments_stream),
 		cmocka_unit_test(test_no_token_after_the_end),
+		cmocka_unit_test(test_which_stop_string),
 		cmocka_unit_test(test_stop_strings),
 		cmocka_unit_test(test_stop_limits),
 		cmocka_unit_test(test_remarks_have_names),

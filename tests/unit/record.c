@@ -154,6 +154,45 @@ static void of_equal_ids_the_newest_is_found(void **state)
 	ring_free(&g);
 }
 
+static void a_kept_text_counts_and_can_push_out_others(void **state)
+{
+	struct ring *g = ring_new(100, 64 << 10);
+	struct record *running = record_make("run", 1), *r;
+	struct buf text = { 0 }, got = { 0 };
+	size_t before;
+
+	(void)state;
+	ring_put(g, running);
+	ring_pass(g, "a", 10 << 10);
+	ring_pass(g, "b", 10 << 10);
+	before = ring_bytes(g);
+	r = ring_find(g, "b");
+	buf_adds(&text, "kept");
+	record_keep(r, &text);
+	ring_changed(g, r);
+	assert_true(ring_bytes(g) > before);
+	record_kept(r, &got);
+	assert_string_equal(buf_str(&got), "kept");
+	ring_expect(g, "b a run ");
+	while (text.len < 20 << 10)
+		buf_addc(&text, 'x');
+	record_keep(r, &text); /* in place of the one before; too much with a, so the oldest goes */
+	ring_changed(g, r);
+	assert_true(ring_bytes(g) <= 64 << 10);
+	ring_expect(g, "b run ");
+	record_keep(r, &text); /* which is empty by now: nothing is kept */
+	ring_changed(g, r);
+	assert_int_equal(ring_bytes(g), record_bytes(r));
+	ring_changed(g, running); /* does not count before it has finished */
+	assert_int_equal(ring_bytes(g), record_bytes(r));
+	record_unref(&r);
+	record_finished(running, GEN_STOP, 0, "eos");
+	ring_finished(g, running);
+	record_unref(&running);
+	buf_fini(&got);
+	ring_free(&g);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -161,6 +200,7 @@ int main(void)
 		cmocka_unit_test(the_oldest_finished_go_first),
 		cmocka_unit_test(bytes_are_bounded),
 		cmocka_unit_test(of_equal_ids_the_newest_is_found),
+		cmocka_unit_test(a_kept_text_counts_and_can_push_out_others),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
