@@ -150,7 +150,7 @@ static void answer_stream_step(struct exchange *x, void *arg, unsigned why)
 		answer_stream_fail(a, &err, &x->out);
 		error_fini(&err);
 	} else if (!a->ended && (why & EXCHANGE_TICK) && exchange_gone(x)) {
-		exchange_finish(x);
+		exchange_abandon(x);
 	} else if (!x->out.len && clock_s() - a->quiet_since >= http_keep_alive(x->http)) {
 		answer_stream_quiet(a, &x->out);
 	}
@@ -193,7 +193,7 @@ static void answer_whole_step(struct exchange *x, void *arg, unsigned why)
 		exchange_fail(x, &err);
 		error_fini(&err);
 	} else if ((why & EXCHANGE_TICK) && exchange_gone(x)) {
-		exchange_finish(x);
+		exchange_abandon(x);
 	}
 }
 

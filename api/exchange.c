@@ -338,6 +338,12 @@ void exchange_finish(struct exchange *x)
 	x->finished = true;
 }
 
+void exchange_abandon(struct exchange *x)
+{
+	x->abandoned = true;
+	exchange_finish(x);
+}
+
 void exchange_defer(struct exchange *x, const struct exchange_work *work)
 {
 	x->work = *work;

@@ -63,6 +63,7 @@ struct exchange {
 	_Atomic double quiet_since;   /* clock_s(): the last time that bytes of a stream went out */
 	int fd;                       /* the connection's */
 	bool streaming, finished;
+	bool abandoned;               /* finished since its client was gone */
 	bool close;                   /* nothing after this request on its connection can be trusted */
 	struct buf out; size_t out_at; /* bytes of the stream not yet taken by libmicrohttpd */
 	uint64_t sent;
@@ -95,6 +96,8 @@ void exchange_stream(struct exchange *x, const struct exchange_work *work);
 void exchange_defer(struct exchange *x, const struct exchange_work *work);
 /* No more to come: ends a stream; a deferred call without a reply is cut off (its client is gone). */
 void exchange_finish(struct exchange *x);
+/* The same, since its client is gone: libmicrohttpd may not have noticed. */
+void exchange_abandon(struct exchange *x);
 /* Steps a deferred call, or parks it. For http.c. */
 enum MHD_Result exchange_advance(struct exchange *x);
 

@@ -199,14 +199,16 @@ static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
 {
 	struct http *h = arg;
 	struct exchange *x = *state;
+	bool gone;
 
 	*state = NULL;
 	if (!x)
 		return;
-	if (why != MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->failed[0])
+	gone = why != MHD_REQUEST_TERMINATED_COMPLETED_OK || x->abandoned;
+	if (gone && !x->failed[0])
 		snprintf(x->failed, sizeof x->failed, "disconnected");
 	http_log(x);
-	http_count(h, x, why != MHD_REQUEST_TERMINATED_COMPLETED_OK);
+	http_count(h, x, gone);
 	exchange_drop_body(x, &h->body_total);
 	conns_request_over(&h->conns, conn);
 	/* Unlisted before it is freed: http_tick() only touches what is listed. */

@@ -68,7 +68,7 @@ static void question_step(struct exchange *x, void *arg, unsigned why)
 		exchange_fail(x, &err);
 		error_fini(&err);
 	} else if ((why & EXCHANGE_TICK) && exchange_gone(x)) {
-		exchange_finish(x);
+		exchange_abandon(x);
 	}
 }
 
