@@ -93,6 +93,18 @@ class Chat(OnDaemon):
         self.assertEqual(len(set(texts[:4])), 1)
         self.assertGreater(len(set(texts)), 1)
 
+    def test_choices_are_what_their_seeds_give_alone(self):
+        kw = {"temperature": 1.5, "max_tokens": 40}
+        alone = [self.chat(RECALL, seed=7 + i, **kw).choices[0].message for i in range(3)]
+        r = self.chat(RECALL, seed=7, n=3, **kw)
+        self.assertEqual([(c.index, c.message.content, c.message.reasoning_content) for c in r.choices],
+                         [(i, m.content, m.reasoning_content) for i, m in enumerate(alone)])
+        text = {}
+        for chunk in self.chat(RECALL, seed=7, n=3, stream=True, **kw):
+            for c in chunk.choices:
+                text[c.index] = text.get(c.index, "") + (c.delta.content or "")
+        self.assertEqual([text[i] for i in range(3)], [m.content for m in alone])
+
     def test_stop_strings_never_leak(self):
         full = self.chat(extra=OFF).choices[0].message.content
         self.assertEqual(full, "Hello! How can I help you?")
@@ -179,6 +191,14 @@ class Streams(OnDaemon):
         events = list(stream)
         self.assertEqual(json.loads(events[-2])["error"]["code"], "cancelled")
         self.assertEqual(events[-1], "[DONE]")
+
+    def test_operator_cancels_one_of_three(self):
+        stream = daemon.stream({"messages": HELLO, "ignore_eos": True, "max_tokens": 15000, "thinking": {"type": "disabled"}, "n": 3})
+        stream.line()
+        self.assertEqual(daemon.ctl("request", "cancel", stream.headers["x-request-id"] + "-1")[0], 0)
+        events = list(stream)
+        self.assertEqual((json.loads(events[-2])["error"]["code"], events[-1]), ("cancelled", "[DONE]"))
+        self.assertEqual(daemon.ctl("wait", "idle")[0], 0)  # the others have stopped too
 
 
 class Errors(OnDaemon):
