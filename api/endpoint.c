@@ -109,6 +109,14 @@ bool endpoint_is_local(int fd)
 	return getsockname(fd, &a.sa, &len) == 0 && endpoint_address_is_local(&a);
 }
 
+bool endpoint_is_unix(int fd)
+{
+	union endpoint_address a = { 0 };
+	socklen_t len = sizeof a;
+
+	return getsockname(fd, &a.sa, &len) == 0 && a.sa.sa_family == AF_UNIX;
+}
+
 int endpoint_check(const char *address, bool *ret_local, struct buf *why)
 {
 	union endpoint_address a = { 0 };

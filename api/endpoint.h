@@ -20,5 +20,7 @@ int endpoint_check(const char *address, bool *ret_local, struct buf *why);
 int endpoint_name(int fd, char out[ENDPOINT_MAX], struct buf *why);
 /* Can only this machine reach the listening socket? */
 bool endpoint_is_local(int fd);
+/* Is it a Unix socket, listening or connected? */
+bool endpoint_is_unix(int fd);
 
 #endif

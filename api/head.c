@@ -3,6 +3,7 @@
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
 #include "api/head.h"
 #include "api/cors.h"
+#include "api/endpoint.h"
 #include "api/server.h"
 #include "engine/base/clock.h"
 #include "engine/base/hexid.h"
@@ -98,6 +99,20 @@ static int head_admit(struct exchange *x, struct keys *keys)
 	return rc;
 }
 
+/* Without keys, only this machine may ask; but a page from anywhere could, by having its own name resolve to the loopback
+ * address: to the browser we are then the page's server. Such a name has a dot and is no number. */
+static bool head_is_rebound(const struct exchange *x)
+{
+	const char *host = head_value(x, "Host"), *colon = host ? strrchr(host, ':') : NULL;
+	size_t n = !host ? 0 : colon ? (size_t)(colon - host) : strlen(host), local = strlen(".localhost");
+
+	if (n == 0 || *host == '[' || !memchr(host, '.', n) || strspn(host, "0123456789.") >= n)
+		return false;
+	if (n >= local && !strncasecmp(host + n - local, ".localhost", local))
+		return false;
+	return !endpoint_is_unix(x->fd);
+}
+
 static bool head_too_large(const struct exchange *x, size_t max_body)
 {
 	const char *length = head_value(x, "Content-Length");
@@ -136,6 +151,9 @@ void head_check(struct exchange *x, const struct head_options *o, bool old)
 			  HEAD_MAX_FIELDS);
 	else if (cors_admit(x, o->cors) || head_admit(x, o->keys) || x->error.rc)
 		return;
+	else if (!o->keys && !o->any_host && head_is_rebound(x))
+		error_set(&x->error, RC_DENIED, NULL, "without keys this server answers by address or as localhost only, "
+			  "not as \"%s\": see keys and allow_no_keys", head_value(x, "Host"));
 	else if (http_stopping(x->http))
 		error_set(&x->error, RC_DRAINING, NULL, "the server is shutting down");
 	else

@@ -8,6 +8,7 @@
 
 struct head_options {
 	struct keys *keys;         /* NULL: everyone may call */
+	bool any_host;             /* without keys: whatever name the client calls us by */
 	const char *cors;          /* origins (cors.h) or NULL */
 	size_t max_body;
 };

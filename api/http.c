@@ -113,7 +113,7 @@ const char *http_address(const struct http *h)
 /* `old`: HTTP/1.0. */
 static void http_begin(struct http *h, struct exchange *x, bool old)
 {
-	const struct head_options head = { h->keys, h->cors, h->options.max_body };
+	const struct head_options head = { h->keys, h->options.allow_no_keys, h->cors, h->options.max_body };
 
 	lock_take(&h->lock);
 	list_put(&h->calls, &x->node);

@@ -61,13 +61,7 @@ class KeyFile:
         self.dir.cleanup()
 
 
-class OnFake(unittest.TestCase):
-    LINES = (line("alice", "a-key"), line("bob", "b-key"))
-
-    def setUp(self):
-        self.file = self.enterContext(KeyFile(*self.LINES))
-        self.fake = self.enterContext(Fake(keys=self.file.path))
-
+class Refused(unittest.TestCase):
     def refused(self, status, got, headers, body):
         self.assertEqual(got, status, body)
         e = body["error"]
@@ -75,6 +69,14 @@ class OnFake(unittest.TestCase):
         self.assertIn("param", e)
         self.assertTrue(headers["x-request-id"])
         return e
+
+
+class OnFake(Refused):
+    LINES = (line("alice", "a-key"), line("bob", "b-key"))
+
+    def setUp(self):
+        self.file = self.enterContext(KeyFile(*self.LINES))
+        self.fake = self.enterContext(Fake(keys=self.file.path))
 
     def post(self, script, key, **fields):
         return self.fake.http("POST", CHAT, chat(script, **fields), bearer(key))
@@ -218,12 +220,26 @@ class Reload(OnFake):
         self.assertEqual(list(s)[-1], "[DONE]")
 
 
-class Open(unittest.TestCase):
+class Open(Refused):
     def test_without_a_key_file_any_key_will_do_here(self):
         with Fake() as f:
             self.assertEqual(f.http("GET", "/version", headers=bearer("anything"))[0], 200)
             self.assertEqual(f.http("POST", CHAT, chat("s"))[0], 200)
             self.assertEqual(json.loads(f.command("last"))["label"], "http")
+
+    def test_without_keys_a_page_cannot_pass_for_this_machine_by_its_own_name(self):
+        def got(f, host, headers=None):
+            return [f.http(m, p, b, {"Host": host, **(headers or {})})[0] for m, p, b in (("GET", "/v1/models", None), ("POST", CHAT, chat("s")))]
+        with Fake() as f:
+            for host in ("evil.example", f"evil.example:{f.port}", "127.0.0.1.evil.example", "1.2.3.4.", "localhost.evil.example:80", "x.localhost.x"):
+                self.assertEqual(got(f, host), [200 if host == "1.2.3.4." else 403] * 2, host)
+            self.refused(403, *f.http("GET", "/health", headers={"Host": "evil.example"}))
+            for host in ("127.0.0.1", f"127.0.0.1:{f.port}", "localhost", f"localhost:{f.port}", "[::1]", "[::1]:80", "a.localhost:1", "dsv4d", "10.0.0.1"):
+                self.assertEqual(got(f, host), [200, 200], host)
+        with Fake(allow_no_keys=1) as f:
+            self.assertEqual(got(f, "evil.example"), [200, 200])
+        with KeyFile(line("a", "a-key")) as file, Fake(keys=file.path) as f:
+            self.assertEqual(got(f, "api.example", bearer("a-key")), [200, 200])
 
 
 class OnDaemon(unittest.TestCase):
