@@ -8,30 +8,41 @@
 #include "engine/engine.h"
 
 #include <string.h>
+#include <time.h>
 
+/* As OpenAI's clients and, from "type" on, as Anthropic's have it. */
 static json_t *models_object(const struct exchange *x)
 {
+	const char *name = engine_model_name(x->engine);
 	int context = engine_max_context(x->engine);
-	/* Three names for one truth: clients look for one or another. */
-	json_t *o =
-	    json_pack("{s:s, s:s, s:I, s:s, s:i, s:i, s:i}", "id", engine_model_name(x->engine), "object",
-		      "model", "created", (json_int_t)http_started(x->http), "owned_by", "dsv4d",
-		      "context_length", context, "max_model_len", context, "context_window", context);
+	time_t created = http_started(x->http);
+	char day[sizeof "2026-01-01T00:00:00Z"];
+	struct tm tm;
+	json_t *o;
 
+	must(gmtime_r(&created, &tm) && strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", &tm));
+	/* Three names for one truth: clients look for one or another. */
+	o = json_pack("{s:s, s:s, s:I, s:s, s:i, s:i, s:i, s:s, s:s, s:s, s:i}", "id", name, "object", "model",
+		"created", (json_int_t)created, "owned_by", "dsv4d", "context_length", context, "max_model_len", context,
+		"context_window", context, "type", "model", "display_name", name, "created_at", day, "max_input_tokens",
+		context);
 	must(o);
 	return o;
 }
 
 void models_list(struct exchange *x)
 {
-	exchange_reply(x, MHD_HTTP_OK, json_pack("{s:s, s:[o]}", "object", "list", "data", models_object(x)));
+	const char *name = engine_model_name(x->engine);
+
+	exchange_reply(x, MHD_HTTP_OK, json_pack("{s:s, s:[o], s:b, s:s, s:s}", "object", "list", "data", models_object(x),
+		"has_more", 0, "first_id", name, "last_id", name));
 }
 
 void models_show(struct exchange *x)
 {
 	struct error err = { 0 };
 
-	if (!strcmp(x->rest, engine_model_name(x->engine))) {
+	if (!strcmp(x->rest, engine_model_name(x->engine)) || http_model_alias(x->http, x->rest)) {
 		exchange_reply(x, MHD_HTTP_OK, models_object(x));
 		return;
 	}

@@ -111,9 +111,20 @@ class Answers(OnDaemon):
             self.assertEqual((streamed.stop_reason, streamed.usage.output_tokens), (whole.stop_reason, whole.usage.output_tokens))
 
 
+class Models(OnDaemon):
+    def test_list_and_names(self):
+        self.assertEqual([(m.id, m.type, m.display_name) for m in self.client.models.list()], [("tiny", "model", "tiny")])
+        m = self.client.models.retrieve("claude-opus-5")
+        self.assertEqual((m.id, m.max_input_tokens, m.created_at.tzinfo is not None), ("tiny", 16384, True))
+        with self.assertRaises(anthropic.NotFoundError):
+            self.client.models.retrieve("other")
+
+
 class Usage(OnDaemon):
     CASES = [{}, {"system": "Be brief."}, {"thinking": THINK}, {"tools": [WEATHER]}, {"tools": [WEATHER], "tool_choice": {"type": "none"}},
-             {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}, "tools": [WEATHER]}]
+             {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}, "tools": [WEATHER]},
+             {"tools": [WEATHER], "tool_choice": {"type": "any"}}, {"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "get_weather"}},
+             {"output_config": {"format": {"type": "json_schema", "schema": CITY}}}]
 
     def test_count_tokens_is_the_prompt_that_an_answer_is_made_of(self):
         for kw in self.CASES:

@@ -102,7 +102,8 @@ class Answers(OnDaemon):
             self.assertEqual((streamed.status, streamed.usage.output_tokens), (whole.status, whole.usage.output_tokens))
 
     def test_input_tokens_are_those_of_an_answer(self):
-        for kw in ({}, {"instructions": "Be brief."}, {"tools": [WEATHER]}, {"reasoning": OFF}):
+        for kw in ({}, {"instructions": "Be brief."}, {"tools": [WEATHER]}, {"reasoning": OFF}, {"tools": [WEATHER], "tool_choice": "required"},
+                   {"text": {"format": {"type": "json_schema", "name": "n", "schema": CITY}}}):
             n = self.client.responses.input_tokens.count(model="tiny", input=MILAN, **kw).input_tokens
             self.assertEqual(n, self.ask(MILAN, max_output_tokens=1, **kw).usage.input_tokens)
 
