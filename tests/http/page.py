@@ -9,11 +9,11 @@ import os
 import re
 
 from browser import Browser
-from client import SRC, skip
+from client import SRC
 from daemon import Daemon
 from fake import Fake
 from keys import KeyFile, line
-from plugins import sanitizer, until
+from plugins import until
 from scenario import ok
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -228,8 +228,6 @@ def a_key_is_asked_for(b):
         nothing_went_wrong(b, f.url, "401", "503")
 
 
-if sanitizer():
-    skip("the page is that of the plain build")
 with Browser() as browser:
     with Daemon() as daemon:
         the_live_state(browser, daemon)
