@@ -51,12 +51,11 @@ static void a_value_belongs_to_the_first_bound_that_holds_it(void **state)
 	} row[] = { { 0, 0 }, { 0.001, 0 }, { 0.0011, 1 }, { 1, 9 }, { 1.5, 10 }, { 1000, 18 }, { 1001, 19 } };
 
 	for (size_t i = 0; i < mem_countof(row); i++) {
+		teardown(state);
 		setup(state);
 		tally_step(*state, row[i].seconds);
 		assert_int_equal(bucket(*state, TALLY_step), row[i].bucket);
-		teardown(state);
 	}
-	setup(state);
 }
 
 static void bounds_rise(void **state)
@@ -112,14 +111,13 @@ static void who_stopped_it(void **state)
 	struct tally_view v;
 
 	for (size_t i = 0; i < mem_countof(row); i++) {
+		teardown(state);
 		setup(state);
 		tally_ended(*state, GEN_CANCELLED, row[i].rc, row[i].left, 1);
 		tally_read(*state, &v);
 		assert_int_equal(v.stopped[row[i].want], 1);
 		assert_int_equal(v.finished[GEN_CANCELLED], 1);
-		teardown(state);
 	}
-	setup(state);
 }
 
 static void every_error_has_its_place(void **state)
