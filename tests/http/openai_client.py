@@ -157,7 +157,7 @@ class Streams(OnDaemon):
         whole = self.chat(RECALL).choices[0].message
         chunks = list(self.chat(RECALL, stream=True, stream_options={"include_usage": True}))
         self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
-        self.assertGreater(len(chunks), 5)
+        self.assertGreaterEqual(len(chunks), 5)  # slow readers get longer pieces
         deltas = [c.choices[0].delta for c in chunks if c.choices]
         self.assertEqual("".join(d.content or "" for d in deltas), whole.content)
         self.assertEqual("".join(getattr(d, "reasoning_content", None) or "" for d in deltas), whole.reasoning_content)
