@@ -210,7 +210,7 @@ static void anthropic_answer_add_thinking(const struct anthropic_answer *a, cons
 /* Numbers that JSON's readers here cannot hold (1e999) leave only the text. */
 static json_t *anthropic_answer_input(const struct buf *arguments)
 {
-	json_t *v = json_loadb(buf_str(arguments), arguments->len, 0, NULL);
+	json_t *v = json_loadb(buf_str(arguments), arguments->len, JSON_ALLOW_NUL, NULL);
 
 	if (json_is_object(v))
 		return v;

@@ -124,9 +124,9 @@ static int anthropic_block_thinking(struct anthropic_turn *t, const struct field
 		rc = field_string(block, "signature", &signature, err);
 	if (rc)
 		return rc;
-	if (!*s && opaque_open(&held, signature, strlen(signature)))
-		s = buf_str(&held);
-	history_reasoning(t->h, t->index, s, strlen(s));
+	if (*s || !opaque_open(&held, signature, strlen(signature)))
+		buf_adds(&held, s);
+	history_reasoning(t->h, t->index, buf_str(&held), held.len);
 	buf_fini(&held);
 	return 0;
 }

@@ -14,18 +14,22 @@ typedef int responses_input_f(struct history *h, int from, const struct field_at
 
 /* ---- text ---- */
 
-/* One part of a message or an output: its text. */
-static int responses_input_part(const struct field_at *part, const char **ret_s, struct error *err)
+/* One part of a message or an output: its text. What the model said may have NUL characters. */
+static int responses_input_part(const struct field_at *part, const json_t **ret_s, struct error *err)
 {
 	static const char *const texts[] = {
 		"input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"
 	};
-	const char *type = NULL;
+	const char *type = NULL, *key, *text;
 	int rc = ask_string(part, "type", &type, err);
 
 	for (size_t i = 0; !rc && i < mem_countof(texts); i++)
-		if (!strcmp(type, texts[i]))
-			return ask_string(part, strcmp(type, "refusal") ? "text" : "refusal", ret_s, err);
+		if (!strcmp(type, texts[i])) {
+			key = strcmp(type, "refusal") ? "text" : "refusal";
+			rc = ask_string(part, key, &text, err);
+			*ret_s = field_any(part, key);
+			return rc;
+		}
 	return rc ? rc : field_refuse(part, "type", err, RC_UNSUPPORTED, "\"%.40s\" parts are not supported, only text",
 		type);
 }
@@ -43,14 +47,14 @@ static int responses_input_text(const struct field_at *item, const char *key, co
 		buf_add(out, json_string_value(v), json_string_length(v));
 	for (size_t i = 0; !rc && i < json_array_size(v); i++) {
 		struct field_at part;
-		const char *s = NULL;
+		const json_t *s = NULL;
 
 		rc = field_element(item, key, v, i, &part, err);
 		if (!rc)
 			rc = responses_input_part(&part, &s, err);
 		if (!rc) {
-			buf_adds(out, out->len && *s ? between : "");
-			buf_adds(out, s);
+			buf_adds(out, out->len && json_string_length(s) ? between : "");
+			buf_add(out, json_string_value(s), json_string_length(s));
 		}
 	}
 	return rc;
@@ -140,7 +144,7 @@ static int responses_input_custom(struct history *h, int from, const struct fiel
 
 	if (!(rc = ask_string(item, "call_id", &id, err)) && !(rc = responses_input_name(item, &name, err)) &&
 		!(rc = ask_string(item, "input", &input, err)))
-		history_call(h, from, id, buf_str(&name), json_pack("{s:s}", "input", input));
+		history_call(h, from, id, buf_str(&name), json_pack("{s:O}", "input", field_any(item, "input")));
 	buf_fini(&name);
 	return rc;
 }

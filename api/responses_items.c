@@ -155,7 +155,7 @@ static void responses_items_fill_reasoning(struct responses_answer *a)
  * as it came. */
 static void responses_items_unwrap(struct responses_answer *a)
 {
-	json_t *v = json_loadb(buf_str(&a->text), a->text.len, 0, NULL);
+	json_t *v = json_loadb(buf_str(&a->text), a->text.len, JSON_ALLOW_NUL, NULL);
 	json_t *input = json_object_iter_value(json_object_iter(v));
 
 	if (json_object_size(v) == 1 && json_is_string(input)) {

@@ -37,7 +37,7 @@ static int responses_store_find(const struct exchange *x, const char *id, json_t
 	int rc = engine_kept(x->engine, id, &text, &messages);
 
 	if (!rc) {
-		kept = json_loadb(text.data, text.len, 0, NULL);
+		kept = json_loadb(text.data, text.len, JSON_ALLOW_NUL, NULL); /* a model may say anything */
 		must(kept);
 	}
 	if (!rc && !responses_store_may_read(x, json_object_get(kept, "owner")))
@@ -47,7 +47,7 @@ static int responses_store_find(const struct exchange *x, const char *id, json_t
 	} else {
 		*ret_response = json_incref(json_object_get(kept, "response"));
 		if (ret_messages)
-			*ret_messages = json_loadb(messages.data, messages.len, JSON_DECODE_ANY, NULL);
+			*ret_messages = json_loadb(messages.data, messages.len, JSON_ALLOW_NUL, NULL);
 	}
 	json_decref(kept);
 	buf_fini(&text);

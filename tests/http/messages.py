@@ -300,10 +300,10 @@ class Answers(OnFake):
 
     def test_thinking_that_is_not_shown_comes_back_by_its_signature(self):
         hidden = {"thinking": {"type": "enabled", "budget_tokens": 1024, "display": "omitted"}}
-        for m in (self.whole("rhm|rmm|cHi|s", **hidden), self.streamed("rhm|rmm|cHi|s", **hidden)):
+        for m in (self.whole("rhm|rm\\0|rm|cHi|s", **hidden), self.streamed("rhm|rm\\0|rm|cHi|s", **hidden)):
             self.assertEqual(m["content"][0]["thinking"], "")
             told = self.told(ask("", messages=[USER, {"role": "assistant", "content": m["content"]}, USER]))
-            self.assertEqual(told["messages"][1], {"role": "assistant", "content": "Hi", "reasoning_content": "hmmm"})
+            self.assertEqual(told["messages"][1], {"role": "assistant", "content": "Hi", "reasoning_content": "hmm\0m"})
 
     def test_cut_off_call_is_no_call(self):
         for script, reason in (("bget_weather|a{\"ci|i", "max_tokens"), ("bget_weather|a{\"city\": \"Oslo\"|n", "max_tokens")):

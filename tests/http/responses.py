@@ -357,6 +357,13 @@ class Kept(OnFake):
             self.assertEqual(self.fake.http(method, f"{PATH}/{r['id']}")[0], 404)
         self.assertEqual(self.fake.http("POST", PATH, ask("s", previous_response_id=r["id"]))[0], 404)
 
+    def test_any_bytes_are_kept(self):
+        a = self.whole("rnul\\0|cď\"\\0|bapply_patch|a{\"input\": \"x\\u0000y\"}|e|t", tools=[PATCH])
+        self.assertEqual(self.fake.http("GET", f"{PATH}/{a['id']}")[2], a)
+        told = self.told(ask([{"type": "custom_tool_call_output", "call_id": "call_1", "output": "s"}], previous_response_id=a["id"]))
+        self.assertEqual(told["messages"][1], {"role": "assistant", "content": "ď\"\0", "reasoning_content": "nul\0",
+                                               "tool_calls": [call("apply_patch", {"input": "x\0y"}, "call_1")]})
+
     def test_not_kept(self):
         ids = [self.whole("cA|s", store=False)["id"], self.streamed("cA|s", store=False)["id"], self.streamed("cA|x")["id"], "resp_none",
                self.fake.http("POST", "/v1/chat/completions", {"messages": [USER]})[2]["id"]]
