@@ -391,6 +391,40 @@ int automaton_only(const struct automaton *a, uint32_t state)
 	return only;
 }
 
+static bool automaton_takes_plain(const struct grammar *g, const struct grammar_node *n)
+{
+	uint32_t i;
+	int byte;
+
+	for (i = 0; i < n->n; i++)
+		for (byte = g->edge[n->arg + i].lo; byte <= g->edge[n->arg + i].hi; byte++)
+			if (grammar_is_plain((uint8_t)byte) && byte != GRAMMAR_DSML)
+				return true;
+	return false;
+}
+
+bool automaton_plain(const struct automaton *a, uint32_t state, uint32_t *ret_room)
+{
+	const struct automaton_state *s = &a->state[state];
+	const struct automaton_way *in = NULL;
+	uint32_t i;
+
+	for (i = 0; i < s->n; i++) {
+		const struct automaton_way *w = &a->way[s->first + i];
+		const struct grammar_node *n = &a->g->node[w->node];
+
+		if (n->next && !in)
+			in = w;
+		else if (automaton_takes_plain(a->g, n))
+			return false;
+	}
+	if (!in)
+		return false;
+	i = a->g->node[in->node].next;
+	*ret_room = i == GRAMMAR_NO_LIMIT ? i : i - in->count;
+	return true;
+}
+
 /* ---- forgetting ---- */
 
 bool automaton_crowded(const struct automaton *a)

@@ -36,6 +36,10 @@ bool automaton_must_end(const struct automaton *a, uint32_t state);
 /* The one byte that may come, or -1 when there are several or the text may end. */
 int automaton_only(const struct automaton *a, uint32_t state);
 
+/* Is this the inside of a string, where every text of plain characters may come (grammar_plain)? *ret_room: how many at
+ * most. */
+bool automaton_plain(const struct automaton *a, uint32_t state, uint32_t *ret_room);
+
 /* Is it time to forget? */
 bool automaton_crowded(const struct automaton *a);
 /* Forgets all states but this one; its new number. */

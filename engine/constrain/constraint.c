@@ -194,6 +194,19 @@ int constraint_mask(struct constraint *c, const uint64_t **ret_mask, struct buf 
 	return rc;
 }
 
+/* One byte that may come. */
+static void constraint_step(struct constraint *c, uint8_t byte)
+{
+	uint32_t next = automaton_step(c->automaton, c->state, byte);
+
+	if (next == AUTOMATON_FULL) {
+		constraint_forget(c);
+		next = automaton_step(c->automaton, c->state, byte);
+	}
+	must(next != AUTOMATON_DEAD && next != AUTOMATON_FULL);
+	c->state = next;
+}
+
 /* The block begins with the marker that has just come, however much white space the model wrote before it. */
 static void constraint_open(struct constraint *c)
 {
@@ -201,8 +214,7 @@ static void constraint_open(struct constraint *c)
 	size_t i;
 
 	for (i = 0; i < sizeof begin - 1; i++)
-		c->state = automaton_step(c->automaton, c->state, (uint8_t)begin[i]);
-	must(c->state != AUTOMATON_DEAD && c->state != AUTOMATON_FULL);
+		constraint_step(c, (uint8_t)begin[i]);
 	c->watching = false;
 }
 
@@ -219,7 +231,6 @@ static void constraint_watch(struct constraint *c, int32_t token)
 	c->may_open = len > 0 && bytes[len - 1] == '<';
 }
 
-/* The state after the token, whose bytes were all looked at when the mask was made: that state is known. */
 void constraint_take(struct constraint *c, int32_t token)
 {
 	const char *bytes;
@@ -236,13 +247,10 @@ void constraint_take(struct constraint *c, int32_t token)
 	if (token == c->v->eos)
 		return;
 	bytes = tokenizer_bytes(c->v->tokenizer, token, &len);
-	if (token == c->v->dsml) {
-		c->state = automaton_step(c->automaton, c->state, GRAMMAR_DSML);
-	} else {
-		for (i = 0; i < len && c->state != AUTOMATON_DEAD; i++)
-			c->state = automaton_step(c->automaton, c->state, (uint8_t)bytes[i]);
-	}
-	must(c->state != AUTOMATON_DEAD && c->state != AUTOMATON_FULL);
+	if (token == c->v->dsml)
+		constraint_step(c, GRAMMAR_DSML);
+	for (i = 0; i < len && token != c->v->dsml; i++)
+		constraint_step(c, (uint8_t)bytes[i]);
 }
 
 bool constraint_complete(const struct constraint *c)

@@ -20,7 +20,7 @@ int constraint_vocab_new(const struct tokenizer *t, int vocab, int32_t eos, stru
 {
 	struct constraint_vocab *v = mem_new(sizeof *v);
 	size_t words = tokentrie_mask_words(vocab);
-	int rc = tokentrie_new(t, &v->trie);
+	int rc = tokentrie_new(t, vocab, &v->trie);
 
 	if (rc == 0) {
 		v->thinking = mem_try(words, sizeof *v->thinking);

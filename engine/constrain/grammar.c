@@ -102,6 +102,14 @@ uint32_t grammar_from(struct grammar *g, uint32_t limit, uint32_t next)
 	return grammar_node(g, GRAMMAR_FROM, next, limit);
 }
 
+void grammar_plain(struct grammar *g, uint32_t node, uint32_t limit)
+{
+	if (g->full)
+		return;
+	must(g->node[node].op == GRAMMAR_BYTES);
+	g->node[node].next = limit;
+}
+
 uint32_t grammar_hole(struct grammar *g)
 {
 	return grammar_node(g, GRAMMAR_JUMP, GRAMMAR_END, 0);

@@ -10,6 +10,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Plain: a whole character but for controls and what ends or escapes something in JSON or in tags. Inside strings most
+ * tokens are made of these only, and where strings are they need not be tried one by one. */
+static inline bool grammar_is_plain(uint8_t byte)
+{
+	return byte >= ' ' && byte != '"' && byte != '\\' && byte != '<' && byte != '/' && byte != 0x7f;
+}
+
+#define GRAMMAR_NO_LIMIT UINT32_MAX
+
 #define GRAMMAR_MAX_NODES (1 << 19)
 #define GRAMMAR_MAX_RULES (1 << 14)
 #define GRAMMAR_MAX_WORK 200000000 /* steps of what is worked out for it, as patterns are: half a second or so */
@@ -44,7 +53,7 @@ struct grammar_node {
 	 * led only where its end is within reach, so that it never gets stuck. */
 	uint8_t height;
 	uint16_t n;        /* edges */
-	uint32_t next;
+	uint32_t next;     /* BYTES: how often a plain character may come, 0 for no such place (grammar_plain) */
 	uint32_t arg;      /* BYTES: the first edge */
 };
 
@@ -81,6 +90,9 @@ uint32_t grammar_call(struct grammar *g, uint32_t rule, uint32_t next);
 uint32_t grammar_count(struct grammar *g, uint32_t most, uint32_t next);
 uint32_t grammar_below(struct grammar *g, uint32_t limit, uint32_t next);
 uint32_t grammar_from(struct grammar *g, uint32_t limit, uint32_t next);
+/* Marks a BYTES node as a string's inside: every plain character leads to it again, each counting one, until the
+ * counter is `limit`; and nothing else that may come there begins with a plain byte. */
+void grammar_plain(struct grammar *g, uint32_t node, uint32_t limit);
 /* A node whose successor comes later. */
 uint32_t grammar_hole(struct grammar *g);
 void grammar_fill(struct grammar *g, uint32_t hole, uint32_t next);

@@ -30,7 +30,7 @@ static uint8_t grammar_rule_height(const struct grammar *g, uint32_t rule)
 
 static uint8_t grammar_height(const struct grammar *g, const struct grammar_node *n)
 {
-	uint8_t h = GRAMMAR_NEVER, next = g->node[n->next].height;
+	uint8_t h = GRAMMAR_NEVER, next = n->op == GRAMMAR_BYTES ? 0 : g->node[n->next].height;
 	uint32_t i;
 
 	switch ((enum grammar_op)n->op) {
@@ -155,7 +155,8 @@ static void grammar_nullable(const struct grammar *g, struct grammar_reach *r)
 /* Takes away rules that nothing calls first any more; what is left calls in a circle. */
 static bool grammar_circles(const struct grammar *g, struct grammar_reach *r)
 {
-	uint32_t *from = mem_grow(NULL, g->n_rule + 1, sizeof *from), *callers = mem_grow(NULL, g->n_rule, sizeof *callers);
+	uint32_t *from = mem_grow(NULL, g->n_rule + 1, sizeof *from);
+	uint32_t *callers = mem_grow(NULL, g->n_rule, sizeof *callers);
 	uint32_t *free_rule = mem_grow(NULL, g->n_rule, sizeof *free_rule), n = 0, i, k;
 
 	r->n_to = 0;

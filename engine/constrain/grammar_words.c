@@ -30,7 +30,8 @@ static size_t grammar_words_common(const struct grammar_word *word, size_t n, si
 static uint32_t grammar_words_from(struct grammar *g, const struct grammar_word *word, size_t n, size_t from)
 {
 	size_t at = grammar_words_common(word, n, from), i = 0, n_edge = 0;
-	struct grammar_edge *edge = mem_grow(NULL, n < 256 ? n : 256, sizeof *edge); /* not on the stack: this recurses */
+	/* Not on the stack: this recurses. */
+	struct grammar_edge *edge = mem_grow(NULL, n < 256 ? n : 256, sizeof *edge);
 	bool ends = false;
 	uint32_t end = 0, rest;
 

@@ -17,12 +17,8 @@ static uint32_t jrule_make_space(struct grammar *g)
 	grammar_fill(g, again, grammar_either(g, grammar_below(g, JRULE_MAX_INDENT,
 							       grammar_bytes(g, blank, mem_countof(blank))),
 					      GRAMMAR_END));
-	line = grammar_str(g, "\n", again);
-	{
-		const struct grammar_edge e[] = { { '\n', '\n', again }, { '\r', '\r', line }, { ' ', ' ', GRAMMAR_END } };
-
-		return grammar_either(g, grammar_bytes(g, e, mem_countof(e)), GRAMMAR_END);
-	}
+	line = grammar_either(g, grammar_str(g, "\n", again), grammar_str(g, "\r\n", again));
+	return grammar_either(g, grammar_either(g, line, grammar_str(g, " ", GRAMMAR_END)), GRAMMAR_END);
 }
 
 uint32_t jrule_space(struct grammar *g, struct jrules *j, uint32_t next)
@@ -119,11 +115,15 @@ uint32_t jrule_string(struct grammar *g, uint32_t min, uint32_t max)
 	uint32_t most = max == JRULE_NO_MAX ? min : max;
 
 	if (most == 0 && max == JRULE_NO_MAX) {
-		grammar_fill(g, again, jrule_char(g, true, again));
+		uint32_t inside = jrule_char(g, true, again);
+
+		grammar_plain(g, inside, GRAMMAR_NO_LIMIT);
+		grammar_fill(g, again, inside);
 	} else {
 		uint32_t one = jrule_char(g, false, grammar_count(g, most, again));
 		uint32_t close = grammar_from(g, min, grammar_str(g, "\"", GRAMMAR_END));
 
+		grammar_plain(g, one, max);
 		if (max != JRULE_NO_MAX)
 			one = grammar_below(g, max, one);
 		grammar_fill(g, again, grammar_either(g, one, close));
@@ -305,8 +305,11 @@ uint32_t jrule_get(struct grammar *g, struct jrules *j, enum jrule which)
 	}
 	if (which == JRULE_ARRAY) {
 		value = jrule_get(g, j, JRULE_VALUE);
-		if (!j->made[which])
-			j->made[which] = jrule_array(g, j, &(struct jrule_array){ .rest = &value, .max = JRULE_NO_MAX }) + 1;
+		if (!j->made[which]) {
+			const struct jrule_array any = { .rest = &value, .max = JRULE_NO_MAX };
+
+			j->made[which] = jrule_array(g, j, &any) + 1;
+		}
 		return j->made[which] - 1;
 	}
 	/* It has its number before it is defined: rules of values call each other. */

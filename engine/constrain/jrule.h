@@ -6,9 +6,10 @@
 
 #include "engine/constrain/grammar.h"
 
-/* RFC 8259, but for what would let a text go on for ever or some readers refuse it: white space is one
- * space, or a line end and at most JRULE_MAX_INDENT spaces or tabs, and none before or after the whole; numbers of at most JRULE_MAX_DIGITS digits before and
- * after the point and JRULE_MAX_EXPONENT in the exponent; of escapes no \u0000 and no half of a surrogate pair. */
+/* RFC 8259, but for what would let a text go on for ever or some readers refuse it: white space is one space, or a line
+ * end and at most JRULE_MAX_INDENT spaces or tabs, and none before or after the whole; numbers have at most
+ * JRULE_MAX_DIGITS digits before and after the point and JRULE_MAX_EXPONENT in the exponent; of escapes there is no
+ * \u0000 and no half of a surrogate pair. */
 #define JRULE_MAX_INDENT 64
 #define JRULE_MAX_DIGITS 18
 #define JRULE_MAX_EXPONENT 2

@@ -93,7 +93,7 @@ static bool pattern_follow(struct pattern_dfa *d, int state, int symbol)
 static void pattern_alike(const struct pattern *p, int like[PATTERN_SYMBOLS])
 {
 	uint64_t in[PATTERN_SYMBOLS][PATTERN_WORDS]; /* the sets that have it */
-	size_t size = (size_t)(p->n / 64 + 1) * sizeof in[0][0];
+	int words = (p->n + 63) / 64;
 	int s, i;
 
 	memset(in, 0, sizeof in);
@@ -101,9 +101,9 @@ static void pattern_alike(const struct pattern *p, int like[PATTERN_SYMBOLS])
 		for (s = 0; p->node[i].takes && s < PATTERN_SYMBOLS; s++)
 			in[s][i / 64] |= (uint64_t)pattern_has(&p->node[i].set, s) << (i % 64);
 	for (s = 0; s < PATTERN_SYMBOLS; s++)
-		for (like[s] = 0; like[s] < s && memcmp(in[s], in[like[s]], size < sizeof in[0] ? size : sizeof in[0]); )
+		for (like[s] = 0; like[s] < s && memcmp(in[s], in[like[s]], (size_t)words * sizeof in[0][0]); )
 			like[s]++;
-	grammar_work(p->g, (uint64_t)PATTERN_SYMBOLS * (uint64_t)(p->n + PATTERN_SYMBOLS / 2 * (p->n / 64 + 1)));
+	grammar_work(p->g, (uint64_t)PATTERN_SYMBOLS * (uint64_t)(p->n + PATTERN_SYMBOLS / 2 * words));
 }
 
 static bool pattern_determine(struct pattern_dfa *d)

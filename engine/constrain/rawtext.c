@@ -18,6 +18,7 @@ uint32_t rawtext_rule(struct grammar *g, uint32_t min, uint32_t max)
 	uint32_t rule = grammar_rule(g), again = grammar_hole(g), most = max == JRULE_NO_MAX ? min : max;
 	uint32_t one = rawtext_char(g, most ? grammar_count(g, most, again) : again);
 
+	grammar_plain(g, one, max);
 	if (max != JRULE_NO_MAX)
 		one = grammar_below(g, max, one);
 	grammar_fill(g, again, grammar_either(g, one, min ? grammar_from(g, min, GRAMMAR_END) : GRAMMAR_END));

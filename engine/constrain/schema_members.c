@@ -99,8 +99,8 @@ static int schema_names_cmp(const void *a, const void *b)
 static uint32_t schema_names_body(struct schema_writer *w, uint32_t next)
 {
 	struct grammar *g = w->g;
-	const struct grammar_edge word[] = { { '-', '.', next }, { '0', '9', next }, { 'A', 'Z', next }, { '_', '_', next },
-					     { 'a', 'z', next } };
+	const struct grammar_edge word[] = { { '-', '.', next }, { '0', '9', next }, { 'A', 'Z', next },
+					     { '_', '_', next }, { 'a', 'z', next } };
 	struct grammar_edge e[4 + GRAMMAR_UTF8_EDGES] = { { ' ', '!', next }, { '#', '[', next }, { ']', 0x7f, next } };
 
 	if (w->params)
@@ -200,9 +200,9 @@ static uint32_t schema_members_more(struct schema_writer *w, const struct schema
 {
 	struct grammar *g = w->g;
 	uint32_t again = grammar_hole(g);
+	uint32_t after = grammar_either(g, schema_members_between(w, again), schema_members_end(w));
 
-	grammar_fill(g, again, schema_member(w, more, names,
-					     grammar_either(g, schema_members_between(w, again), schema_members_end(w))));
+	grammar_fill(g, again, schema_member(w, more, names, after));
 	return again;
 }
 

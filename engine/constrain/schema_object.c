@@ -97,8 +97,8 @@ static int schema_object_require(struct schema *s, int at, const char *name, str
 		if (rc)
 			return rc;
 		if (!o->has_more && json_object_get(s->item[at].schema, "additionalProperties"))
-			return schema_bad(s, at, RC_INVALID, "required", "\"%.80s\" is excluded by additionalProperties",
-					  name);
+			return schema_bad(s, at, RC_INVALID, "required",
+					  "\"%.80s\" is excluded by additionalProperties", name);
 		m = &o->member[o->n++];
 		*m = o->more;
 		if (!o->has_more)
@@ -133,7 +133,7 @@ int schema_object(struct schema *s, int at, uint32_t *ret_node)
 	struct schema_object o = { .params = s->item[at].mode == SCHEMA_PARAMS };
 	size_t most = json_object_size(json_object_get(schema, "properties")) +
 		      json_array_size(json_object_get(schema, "required"));
-	uint32_t rule;
+	uint32_t rule, node;
 	int rc;
 
 	if (json_array_size(json_object_get(schema, "required")) > SCHEMA_MAX_REQUIRED)
@@ -144,7 +144,8 @@ int schema_object(struct schema *s, int at, uint32_t *ret_node)
 	rc = rc ? rc : schema_object_required(s, at, &o);
 	if (rc == 0) {
 		rule = grammar_rule(s->g);
-		grammar_define(s->g, rule, schema_members(s, o.params, o.member, o.n, o.has_more ? &o.more : NULL), true);
+		node = schema_members(s, o.params, o.member, o.n, o.has_more ? &o.more : NULL);
+		grammar_define(s->g, rule, node, true);
 		*ret_node = grammar_call(s->g, rule, GRAMMAR_END);
 	}
 	free(o.member);

@@ -31,14 +31,13 @@ static void schema_scalar_text(const json_t *v, bool raw, struct buf *out)
 		buf_addc(out, '"');
 }
 
-/* Appends the pieces of a constant, with a space wherever white space may be. Depth is bounded by who made the JSON:
- * RC_TOO_LARGE when it is not. */
+/* The text of a constant, with white space where there may be some, then next. RC_TOO_LARGE when it nests too deep. */
 static int schema_constant(struct schema *s, json_t *v, int depth, uint32_t next, uint32_t *ret_node)
 {
 	struct buf text = { 0 };
 	size_t i = json_array_size(v), n = i;
 	const char *key, **keys = NULL;
-	json_t *member;
+	json_t *member, *one;
 	int rc = 0;
 
 	if (depth > GRAMMAR_MAX_DEPTH)
@@ -58,7 +57,8 @@ static int schema_constant(struct schema *s, json_t *v, int depth, uint32_t next
 	next = grammar_str(s->g, keys ? "}" : "]", next);
 	while (i-- > 0 && rc == 0) {
 		next = jrule_space(s->g, s->j, next);
-		rc = schema_constant(s, keys ? json_object_get(v, keys[i]) : json_array_get(v, i), depth + 1, next, &next);
+		one = keys ? json_object_get(v, keys[i]) : json_array_get(v, i);
+		rc = schema_constant(s, one, depth + 1, next, &next);
 		if (keys && rc == 0) {
 			buf_clear(&text);
 			buf_addc(&text, '"');
@@ -255,7 +255,7 @@ static int schema_bound(struct schema *s, int at, const char *key, bool open, bo
 static int schema_bounds(struct schema *s, int at, const char *shut, const char *open, bool integer, int side,
 			 struct schema_bound *b)
 {
-	const json_t *schema = s->item[at].schema, *x = json_object_get(schema, shut), *y = json_object_get(schema, open);
+	const json_t *x = json_object_get(s->item[at].schema, shut), *y = json_object_get(s->item[at].schema, open);
 	bool both = json_is_number(x) && json_is_number(y);
 	bool open_wins = both && (json_number_value(y) - json_number_value(x)) * side <= 0;
 	int rc = both && open_wins ? 0 : schema_bound(s, at, shut, false, integer, side, b);
@@ -267,13 +267,15 @@ int schema_number(struct schema *s, int at, bool integer, uint32_t *ret_node)
 {
 	struct schema_bound lo = { 0 }, hi = { 0 };
 	struct jrule_range r = { .integer = integer };
+	uint32_t rule;
 	int rc = schema_bounds(s, at, "minimum", "exclusiveMinimum", integer, -1, &lo);
 
 	rc = rc ? rc : schema_bounds(s, at, "maximum", "exclusiveMaximum", integer, 1, &hi);
 	if (rc)
 		return rc;
 	if (!lo.there && !hi.there) {
-		*ret_node = grammar_call(s->g, jrule_get(s->g, s->j, integer ? JRULE_INTEGER : JRULE_NUMBER), GRAMMAR_END);
+		rule = jrule_get(s->g, s->j, integer ? JRULE_INTEGER : JRULE_NUMBER);
+		*ret_node = grammar_call(s->g, rule, GRAMMAR_END);
 		return 0;
 	}
 	r.lo = lo.there ? &lo.d : NULL;

@@ -33,7 +33,8 @@ struct tokentrie;
 #define TOKENTRIE_MAX_LEN 254
 #define TOKENTRIE_DSML_TEXT "｜DSML｜"
 
-int tokentrie_new(const struct tokenizer *t, struct tokentrie **ret_t);
+/* For masks of `vocab` tokens, at least the tokenizer's. -ENOMEM. */
+int tokentrie_new(const struct tokenizer *t, int vocab, struct tokentrie **ret_t);
 void tokentrie_free(struct tokentrie **t);
 size_t tokentrie_bytes(const struct tokentrie *t);
 /* The token of DSML tags, -1 if there is none. */

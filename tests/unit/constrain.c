@@ -42,7 +42,8 @@ static void refused(const struct constraint_options *o, const char *good, const 
 static void any_json_object_is_accepted(void **state)
 {
 	static const char *const good[] = {
-		"{}", "{ }", "{\"a\":1}", "{\"a\": -1.5e+10, \"b\": [], \"\": {}}", "{\"a\":[1, \"x\", null, true, false]}",
+		"{}", "{ }", "{\"a\":1}", "{\"a\": -1.5e+10, \"b\": [], \"\": {}}",
+			"{\"a\":[1, \"x\", null, true, false]}",
 		"{\n  \"a\": {\n    \"b\": [\n      1\n    ]\n  }\n}", "{\"\\u00e9\\ud83d\\ude00\\n\\/\":\"é€😀\"}",
 		"{\"a\":0,\"a\":-0.0,\"b\":1E2}", "{\"\\u0001\":\"\\u0fff\\uD7ff\\uE000\"}",
 		"{\"a\":{\"b\":{\"c\":[[[[[[[[]]]]]]]]}}}",
@@ -143,51 +144,79 @@ static void random_tokens_of_flash_make_objects(void **state)
 	random_objects(constrainkit_flash(), 10);
 }
 
-/* Every token alone: in the mask if and only if the automaton takes all its bytes. */
+/* Does the grammar take the text and then the token? */
+static bool fits(const struct constrainkit *k, const struct constraint_options *o, const char *at, int32_t t)
+{
+	struct buf text = { 0 };
+	size_t len;
+	const char *b = tokenizer_bytes(k->tokenizer, t, &len);
+	bool end, is;
+
+	/* Of added tokens only the marker of tags, here that of the value's closing tag. */
+	if (tokenizer_is_added(k->tokenizer, t))
+		return t == tokenizer_added(k->tokenizer, "｜DSML｜") && o->tools &&
+			strcmp(at + strlen(at) - 2, "</") == 0;
+	buf_adds(&text, at);
+	buf_add(&text, b, len);
+	is = len > 0 && constrainkit_follow(o, text.data, text.len, &end) == text.len;
+	buf_fini(&text);
+	return is;
+}
+
+static void check_mask(const struct constrainkit *k, const struct constraint_options *o, const char *at)
+{
+	struct constraint *c = NULL;
+	struct token_ids ids = { 0 };
+	struct buf why = { 0 };
+	const uint64_t *mask;
+	int n_allowed = 0;
+
+	assert_int_equal(constraint_new(k->vocab, o, &c, &why), 0);
+	assert_int_equal(tokenizer_encode(k->tokenizer, at, strlen(at), true, &ids), 0);
+	for (int i = 0; i < ids.n; i++)
+		constraint_take(c, ids.id[i]);
+	assert_int_equal(constraint_mask(c, &mask, &why), 0);
+	for (int32_t t = 2; t < k->n; t++) {
+		bool allowed = mask[t / 64] >> (t % 64) & 1;
+
+		if (fits(k, o, at, t) != allowed)
+			fail_msg("after '%s' token %d: %d", at, t, allowed);
+		n_allowed += allowed;
+	}
+	assert_true(n_allowed > 1);
+	token_ids_fini(&ids);
+	constraint_free(&c);
+}
+
+/* Every token alone: it is in the mask if and only if the grammar takes all its bytes. */
 static void the_mask_is_what_the_grammar_takes_token_by_token(void **state)
 {
-	static const char *const at[] = { "", "{", "{\"a", "{\"a\\", "{\"a\":[1", "{\"a\":\"\xe2" };
-	const struct constrainkit *k = constrainkit_tiny();
-	struct buf why = { 0 };
+	static const char *const object[] = { "", "{", "{\"a", "{\"a\\", "{\"a\":[1", "{\"a\":\"x" };
+	static const char *const counted[] = { "\"", "\"a", "\"abcdefg", "\"éé" };
+	static const char call[] = "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n"
+		"<｜DSML｜parameter name=\"s\" string=\"true\">";
+	static const char *const text[] = { "", "x", "x<", "x</", "abcdefgh" };
+	json_t *schema = constrainkit_json("{'type':'string','minLength':2,'maxLength':9}");
+	json_t *tools = constrainkit_json("[{'function':{'name':'f','parameters':{'properties':{'s':{'type':'string',"
+		"'maxLength':9}},"
+		"'required':['s']}}}]");
+	struct constraint_options o = constrainkit_schema(schema);
+	struct constraint_options calls = { .calls = GEN_CALLS_REQUIRED, .tools = tools };
 
 	(void)state;
-	for (size_t i = 0; i < mem_countof(at); i++) {
-		struct constraint *c = NULL;
-		struct token_ids ids = { 0 };
-		const uint64_t *mask;
-		int n_allowed = 0;
+	for (size_t i = 0; i < mem_countof(object); i++)
+		check_mask(constrainkit_tiny(), &any_object, object[i]);
+	for (size_t i = 0; i < mem_countof(counted); i++)
+		check_mask(constrainkit_tiny(), &o, counted[i]);
+	for (size_t i = 0; i < mem_countof(text); i++) {
+		struct buf at = { 0 };
 
-		assert_int_equal(constraint_new(k->vocab, &any_object, &c, &why), 0);
-		for (const char *p = at[i]; *p; p++)
-			for (int32_t t = 0; t < k->n; t++) {
-				size_t len;
-				const char *b = tokenizer_bytes(k->tokenizer, t, &len);
-
-				if (len == 1 && *b == *p) {
-					constraint_take(c, t);
-					break;
-				}
-			}
-		assert_int_equal(constraint_mask(c, &mask, &why), 0);
-		for (int32_t t = 0; t < k->n; t++) {
-			struct buf text = { 0 };
-			size_t len;
-			const char *b = tokenizer_bytes(k->tokenizer, t, &len);
-			bool end, fits, allowed = mask[t / 64] >> (t % 64) & 1;
-
-			buf_adds(&text, at[i]);
-			buf_add(&text, b, len);
-			fits = !tokenizer_is_added(k->tokenizer, t) && len > 0 &&
-			       constrainkit_follow(&any_object, text.data, text.len, &end) == text.len;
-			if (fits != allowed)
-				fail_msg("after '%s' token %d: %d, %d", at[i], t, fits, allowed);
-			n_allowed += allowed;
-			buf_fini(&text);
-		}
-		assert_true(n_allowed > 0);
-		token_ids_fini(&ids);
-		constraint_free(&c);
+		buf_printf(&at, "%s%s", call, text[i]);
+		check_mask(constrainkit_tiny(), &calls, buf_str(&at));
+		buf_fini(&at);
 	}
+	json_decref(schema);
+	json_decref(tools);
 }
 
 /* Reasoning may be anything but an end or a tag; the answer begins after </think>. */

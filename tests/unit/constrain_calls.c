@@ -59,7 +59,8 @@ static void calls_are_as_the_official_encoder_writes_them(void **state)
 	expect(&o, CALLS INVOKE("get_weather_now") INVOKE_END INVOKE("get_weather_now") INVOKE_END CALLS_END, NULL);
 	expect(&o, CALLS INVOKE("get_weather") STRING("city", "a</b> \"x\" < / </ 日\n") "\n" JSON("days", "14") "\n"
 	       JSON("unit", "null") "\n" JSON("where", "[1, -2.5]") INVOKE_END CALLS_END, NULL);
-	expect(&o, CALLS INVOKE("get_weather") STRING("city", "") "\n" STRING("unit", "F") "\n" STRING("where", "[1") INVOKE_END
+	expect(&o, CALLS INVOKE("get_weather") STRING("city", "") "\n" STRING("unit", "F") "\n" STRING("where",
+		"[1") INVOKE_END
 	       CALLS_END, NULL);
 	expect(&o, CALLS INVOKE("any") STRING("x-1", "v") "\n" JSON("y", "{\"a\": [null]}") INVOKE_END CALLS_END, NULL);
 	expect(&o, "", "x");
@@ -70,7 +71,8 @@ static void calls_are_as_the_official_encoder_writes_them(void **state)
 	expect(&o, CALLS INVOKE("get_weather") "<｜DSML｜parameter name=\"", "days");
 	expect(&o, CALLS INVOKE("get_weather") "<｜DSML｜parameter name=\"city\" string=\"", "false");
 	expect(&o, CALLS INVOKE("get_weather") STRING("city", "Oslo") "\n<｜DSML｜parameter name=\"", "city");
-	expect(&o, CALLS INVOKE("get_weather") STRING("city", "Oslo") "\n<｜DSML｜parameter name=\"days\" string=\"false\">1", "5");
+	expect(&o, CALLS INVOKE("get_weather") STRING("city",
+		"Oslo") "\n<｜DSML｜parameter name=\"days\" string=\"false\">1", "5");
 	expect(&o, CALLS INVOKE("get_weather") "<｜DSML｜parameter name=\"city\" string=\"true\">x\xc3", "<");
 	expect(&o, CALLS INVOKE("any") "<｜DSML｜parameter name=\"x\" string=\"false\">", "\"");
 	expect(&o, CALLS INVOKE("get_weather_now") "\n<", "｜DSML｜");
@@ -108,11 +110,14 @@ static void tools_that_cannot_be_called_so_are_refused(void **state)
 		int rc;
 		const char *why;
 	} rows[] = {
-		{ "[]", NULL, RC_INVALID, "tool_choice: no tools" }, { two_tools, "no", RC_INVALID, "tool_choice: no tool named \"no\"" },
+		{ "[]", NULL, RC_INVALID, "tool_choice: no tools" },
+		{ two_tools, "no", RC_INVALID, "tool_choice: no tool named \"no\"" },
 		{ "[{'function':{'name':'a<b'}}]", NULL, RC_UNSUPPORTED, "tools[0].function.name: " },
-		{ "[{'function':{'name':'a','strict':true,'parameters':{'properties':{'x':{'not':{}}}}}}]", NULL, RC_UNSUPPORTED,
+		{ "[{'function':{'name':'a','strict':true,'parameters':{'properties':{'x':{'not':{}}}}}}]", NULL,
+			RC_UNSUPPORTED,
 		  "tools[0].function.parameters.properties.x.not: " },
-		{ "[{'function':{'name':'a','strict':true,'parameters':{'type':'string'}}}]", NULL, RC_INVALID, "tools: nothing satisfies" },
+		{ "[{'function':{'name':'a','strict':true,'parameters':{'type':'string'}}}]", NULL, RC_INVALID,
+			"tools: nothing satisfies" },
 	};
 
 	(void)state;
@@ -136,12 +141,15 @@ static void tools_that_cannot_be_called_so_are_refused(void **state)
 /* Without `strict` nobody promised that the schema is kept to: what is not understood of it is left away. */
 static void conditions_not_understood_are_left_away_unless_strict(void **state)
 {
-	json_t *tools = constrainkit_json("[{'function':{'name':'f','parameters':{'type':'object','minProperties':1,'properties':"
-		"{'a':{'type':'integer','multipleOf':5},'b':{'type':'any'},'c':{'type':'string','pattern':'(?=x)'}}}}}]");
+	json_t *tools = constrainkit_json("[{'function':{'name':'f','parameters':{'type':'object','minProperties':1,"
+		"'properties':"
+		"{'a':{'type':'integer','multipleOf':5},'b':{'type':'any'},'c':{'type':'string',"
+			"'pattern':'(?=x)'}}}}}]");
 	struct constraint_options o = required(tools);
 
 	(void)state;
-	expect(&o, CALLS INVOKE("f") JSON("a", "3") "\n" JSON("b", "{}") "\n" STRING("c", "y") INVOKE_END CALLS_END, NULL);
+	expect(&o, CALLS INVOKE("f") JSON("a", "3") "\n" JSON("b", "{}") "\n" STRING("c", "y") INVOKE_END CALLS_END,
+		NULL);
 	expect(&o, CALLS INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"false\">", "t");
 	json_decref(tools);
 }
@@ -149,7 +157,7 @@ static void conditions_not_understood_are_left_away_unless_strict(void **state)
 /* The model is led along the tokens that the official encoder's text has, not other pieces of the same text. */
 static void what_is_forced_is_the_tokenizers_own_tokens(void **state)
 {
-	static const char text[] = CALLS "<｜DSML｜invoke name=\"get_weather_now\">\n\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>";
+	static const char text[] = CALLS INVOKE("get_weather_now") INVOKE_END CALLS_END;
 	const struct constrainkit *kits[] = { constrainkit_tiny(), constrainkit_flash() };
 	json_t *tools = constrainkit_json("[{'function':{'name':'get_weather_now'}}]");
 	struct constraint_options o = required(tools);
@@ -169,7 +177,7 @@ static void what_is_forced_is_the_tokenizers_own_tokens(void **state)
 
 			assert_int_equal(constraint_mask(c, &mask, &why), 0);
 			for (int32_t t = 0; t < kits[k]->n; t++)
-				n += mask[t / 64] >> (t % 64) & 1;
+				n += (mask[t / 64] >> (t % 64) & 1) != 0;
 			assert_true(mask[want.id[i] / 64] >> (want.id[i] % 64) & 1);
 			if (i + 1 < want.n)
 				assert_int_equal(n, 1);
@@ -197,7 +205,8 @@ static void put(const struct constrainkit *k, struct constraint *c, const char *
 static void a_strict_tool_is_held_to_its_schema_once_it_is_called(void **state)
 {
 	const struct constrainkit *k = constrainkit_tiny();
-	json_t *tools = constrainkit_json("[{'function':{'name':'f','strict':true,'parameters':{'type':'object','properties':"
+	json_t *tools = constrainkit_json("[{'function':{'name':'f','strict':true,'parameters':{'type':'object',"
+		"'properties':"
 		"{'a':{'type':'integer'}},'required':['a'],'additionalProperties':false}}}]");
 	struct constraint_options o = { .tools = tools, .thinking = true };
 	struct constraint *c = NULL;
@@ -251,7 +260,8 @@ static void read_event(void *arg, const struct completion_event *ev)
 
 static void check_call(const json_t *tools, const json_t *call, const char *answer)
 {
-	const char *name = json_string_value(json_array_get(call, 0)), *text = json_string_value(json_array_get(call, 1));
+	const char *name = json_string_value(json_array_get(call, 0)),
+		*text = json_string_value(json_array_get(call, 1));
 	json_t *args = json_loads(text, 0, NULL), *function, *schema = NULL, *tool;
 	size_t i;
 
@@ -265,14 +275,15 @@ static void check_call(const json_t *tools, const json_t *call, const char *answ
 	json_decref(args);
 }
 
-/* Random tools, random tokens: the parser makes of them calls that are valid, and has nothing to say against the form. */
+/* Random tools, random tokens: the parser makes valid calls of them, and has nothing to say against the form. */
 static void random_calls(const struct constrainkit *k, unsigned seed, int n)
 {
 	for (int i = 0; i < n; i++) {
 		json_t *tools = json_array();
 		struct constraint_options o = required(tools);
 		struct read_back r = { .calls = json_array() };
-		struct completion_options co = { .mode = COMPLETION_CHAT, .tokens_only = true, .emit = read_event, .arg = &r };
+		struct completion_options co = { .mode = COMPLETION_CHAT, .tokens_only = true, .emit = read_event,
+			.arg = &r };
 		struct completion *parser = NULL;
 		struct completion_verdict v;
 		struct token_ids ids = { 0 };
@@ -281,8 +292,10 @@ static void random_calls(const struct constrainkit *k, unsigned seed, int n)
 		size_t c;
 
 		for (int t = 0; t < 3; t++)
-			json_array_append_new(tools, json_pack("{s:s, s:{s:s, s:b, s:o}}", "type", "function", "function", "name",
-				t == 0 ? "f" : t == 1 ? "fetch" : "x.y-z", "strict", 1, "parameters", schemakit_random(&seed, true)));
+			json_array_append_new(tools, json_pack("{s:s, s:{s:s, s:b, s:o}}", "type", "function",
+				"function", "name",
+				t == 0 ? "f" : t == 1 ? "fetch" : "x.y-z", "strict", 1, "parameters",
+					schemakit_random(&seed, true)));
 		o.one_call = i % 2;
 		constrainkit_random(k, &o, &seed, 80, &text, &ids);
 		assert_int_equal(completion_new(&co, &parser, NULL), 0);

@@ -56,10 +56,12 @@ static void check_row(const struct row *r)
 static void every_keyword_accepts_and_refuses(void **state)
 {
 	static const struct row rows[] = {
-		{ "true", "[1,{'a':null}]", NULL }, { "{}", "'x'", NULL }, { "{'title':'no condition'}", "-1.5e3", NULL },
+		{ "true", "[1,{'a':null}]", NULL }, { "{}", "'x'", NULL },
+		{ "{'title':'no condition'}", "-1.5e3", NULL },
 		{ "{'type':'string'}", "'a'", NULL }, { "{'type':'string'}", "", "1" },
 		{ "{'type':['string','null']}", "null", NULL }, { "{'type':['string','null']}", "", "t" },
-		{ "{'type':'integer'}", "-120", NULL }, { "{'type':'integer'}", "1", "." }, { "{'type':'integer'}", "-", "0" },
+		{ "{'type':'integer'}", "-120", NULL }, { "{'type':'integer'}", "1", "." },
+		{ "{'type':'integer'}", "-", "0" },
 		{ "{'type':'number'}", "-0.5E-3", NULL }, { "{'type':'boolean'}", "false", NULL },
 		{ "{'enum':['a','ab',1,12,null]}", "'ab'", NULL }, { "{'enum':['a','ab',1,12,null]}", "'a'", NULL },
 		{ "{'enum':['a','ab',1,12,null]}", "12", NULL }, { "{'enum':['a','ab',1,12,null]}", "1", "1" },
@@ -77,7 +79,8 @@ static void every_keyword_accepts_and_refuses(void **state)
 		{ "{'prefixItems':[{'type':'null'}],'items':{'type':'integer'},'minItems':3}", "[null,1,2,3]", NULL },
 		{ "{'items':[{'type':'null'}]}", "[null", "," }, { "{'type':'array','maxItems':0}", "[", "1" },
 		{ "{'anyOf':[{'type':'integer'},{'type':'string'}]}", "'x'", NULL },
-		{ "{'oneOf':[{'const':1},{'const':10}]}", "10", NULL }, { "{'oneOf':[{'const':1},{'const':10}]}", "1", NULL },
+		{ "{'oneOf':[{'const':1},{'const':10}]}", "10", NULL },
+		{ "{'oneOf':[{'const':1},{'const':10}]}", "1", NULL },
 	};
 
 	(void)state;
@@ -91,17 +94,20 @@ static void members_come_in_their_order(void **state)
 {
 	static const struct row rows[] = {
 		{ ABC "}", "{'a':1,'b':true,'abc':[]}", NULL }, { ABC "}", "{ 'b' : true }", NULL },
-		{ ABC "}", "{'b':true,'a", "'" }, { ABC "}", "{'a':1", "}" }, { ABC "}", "{'a'", "}" }, { ABC "}", "{", "}" },
+		{ ABC "}", "{'b':true,'a", "'" }, { ABC "}", "{'a':1", "}" }, { ABC "}", "{'a'", "}" },
+		{ ABC "}", "{", "}" },
 		{ ABC "}", "{'b':true,'abc':1", "," },
 		{ ABC ",'additionalProperties':{'type':'null'}}", "{'b':true,'x':null,'y':null}", NULL },
-		{ ABC ",'additionalProperties':{'type':'null'}}", "{'b':true,'abc':1,'ab':null,'abcd':null,'é':null}", NULL },
+		{ ABC ",'additionalProperties':{'type':'null'}}", "{'b':true,'abc':1,'ab':null,'abcd':null,'é':null}",
+			NULL },
 		{ ABC ",'additionalProperties':{'type':'null'}}", "{'b':true,'ab':null,'a", "'" },
 		{ ABC ",'additionalProperties':{'type':'null'}}", "{'b':true,'z':null,'abc", "'" },
 		{ ABC ",'additionalProperties':{'type':'null'}}", "{'b':true,'z':", "1" },
 		{ ABC ",'additionalProperties':true}", "{'b':true,'z", "\\" },
 		{ "{'type':'object','properties':{}}", "{", "'" }, { "{'type':'object'}", "{'any':1}", NULL },
 		{ "{'type':'object','additionalProperties':false}", "{ }", NULL },
-		{ "{'type':'object','required':['z']}", "{'z':1,'y':2}", NULL }, { "{'type':'object','required':['z']}", "{", "}" },
+		{ "{'type':'object','required':['z']}", "{'z':1,'y':2}", NULL },
+		{ "{'type':'object','required':['z']}", "{", "}" },
 		{ "{'properties':{'a\\\\b\\u00e9':{}},'required':['a\\\\b\\u00e9']}", "{'a\\\\bé':1}", NULL },
 	};
 
@@ -121,12 +127,15 @@ static void references_and_parts_are_put_together(void **state)
 		{ "{'$ref':'#/definitions/a~1b','definitions':{'a/b':{'const':1}}}", "1", NULL },
 		{ "{'$ref':'#/$defs/a','description':'x','$defs':{'a':{'const':1}}}", "1", NULL },
 		{ "{'$ref':'#/$defs/a','required':['q'],'$defs':{'a':{'properties':{'q':{'const':1}}}}}", "{", "}" },
-		{ "{'allOf':[{'properties':{'a':{}}},{'properties':{'b':{}},'required':['b']}]}", "{'a':1,'b':2}", NULL },
+		{ "{'allOf':[{'properties':{'a':{}}},{'properties':{'b':{}},'required':['b']}]}", "{'a':1,'b':2}",
+			NULL },
 		{ "{'allOf':[{'properties':{'a':{}}},{'properties':{'b':{}},'required':['b']}]}", "{'a':1", "}" },
 		{ "{'allOf':[{'type':'string'}]}", "'x'", NULL },
-		{ "{'type':'object','properties':{'a':{},'b':{}},'anyOf':[{'required':['a']},{'required':['b']}]}", "{'a':1}",
+		{ "{'type':'object','properties':{'a':{},'b':{}},'anyOf':[{'required':['a']},{'required':['b']}]}",
+			"{'a':1}",
 		  NULL },
-		{ "{'type':'object','properties':{'a':{},'b':{}},'anyOf':[{'required':['a']},{'required':['b']}]}", "{", "}" },
+		{ "{'type':'object','properties':{'a':{},'b':{}},'anyOf':[{'required':['a']},{'required':['b']}]}",
+			"{", "}" },
 	};
 
 	(void)state;
@@ -141,15 +150,20 @@ static void numbers_keep_to_their_bounds(void **state)
 		{ "{'type':'integer','minimum':18,'maximum':120}", "99", NULL },
 		{ "{'type':'integer','minimum':18,'maximum':120}", "12", "1" },
 		{ "{'type':'integer','minimum':18,'maximum':120}", "120", NULL },
-		{ "{'type':'integer','minimum':-5,'maximum':5}", "-", "6" }, { "{'type':'integer','maximum':-10}", "-1", "," },
+		{ "{'type':'integer','minimum':-5,'maximum':5}", "-", "6" },
+		{ "{'type':'integer','maximum':-10}", "-1", "," },
 		{ "{'type':'integer','exclusiveMinimum':0,'maximum':9007199254740991}", "", "0" },
-		{ "{'type':'integer','exclusiveMaximum':0}", "-1", NULL }, { "{'type':'integer','exclusiveMaximum':0}", "", "0" },
-		{ "{'type':'integer','minimum':1.5,'maximum':2.5}", "2", NULL }, { "{'type':'integer','minimum':1.5}", "", "0" },
+		{ "{'type':'integer','exclusiveMaximum':0}", "-1", NULL },
+		{ "{'type':'integer','exclusiveMaximum':0}", "", "0" },
+		{ "{'type':'integer','minimum':1.5,'maximum':2.5}", "2", NULL },
+		{ "{'type':'integer','minimum':1.5}", "", "0" },
 		{ "{'type':'integer','maximum':9223372036854775807}", "999", NULL },
-		{ "{'type':'number','minimum':0,'maximum':1}", "0.25", NULL }, { "{'type':'number','minimum':0,'maximum':1}", "1.00", "1" },
+		{ "{'type':'number','minimum':0,'maximum':1}", "0.25", NULL },
+		{ "{'type':'number','minimum':0,'maximum':1}", "1.00", "1" },
 		{ "{'type':'number','minimum':0,'maximum':1}", "0.", "]" },
 		{ "{'type':'number','exclusiveMinimum':0.5}", "0.50000000001", NULL },
-		{ "{'type':'number','exclusiveMinimum':0.5}", "0.", "4" }, { "{'type':'number','minimum':-1.25}", "-1.25", NULL },
+		{ "{'type':'number','exclusiveMinimum':0.5}", "0.", "4" },
+		{ "{'type':'number','minimum':-1.25}", "-1.25", NULL },
 		{ "{'type':'number','minimum':-1.25}", "-1.2", "6" }, { "{'type':'number','maximum':0}", "-0.0", NULL },
 	};
 
@@ -161,9 +175,11 @@ static void numbers_keep_to_their_bounds(void **state)
 static void patterns_are_kept(void **state)
 {
 	static const struct row rows[] = {
-		{ "{'pattern':'^[A-Z]{2}-\\\\d+$'}", "'AB-12'", NULL }, { "{'pattern':'^[A-Z]{2}-\\\\d+$'}", "'A", "1" },
+		{ "{'pattern':'^[A-Z]{2}-\\\\d+$'}", "'AB-12'", NULL },
+		{ "{'pattern':'^[A-Z]{2}-\\\\d+$'}", "'A", "1" },
 		{ "{'pattern':'^(?:ab|cd)*$'}", "'abcdab'", NULL }, { "{'pattern':'^(?:ab|cd)*$'}", "'abc", "'" },
-		{ "{'pattern':'b'}", "'aébz'", NULL }, { "{'pattern':'b'}", "'ac", "'" }, { "{'pattern':'^a|b$'}", "'xb'", NULL },
+		{ "{'pattern':'b'}", "'aébz'", NULL }, { "{'pattern':'b'}", "'ac", "'" },
+		{ "{'pattern':'^a|b$'}", "'xb'", NULL },
 		{ "{'pattern':'^[^a]+$'}", "'é\\\\'", NULL }, { "{'pattern':'^[^a]+$'}", "'b", "a" },
 		{ "{'pattern':'^.{2,3}?$'}", "'é€'", NULL }, { "{'pattern':'^.{2}$'}", "'ab", "c" },
 		{ "{'pattern':'^a\\\\.b[-x]$'}", "'a.b-'", NULL }, { "{'pattern':'^x?$'}", "''", NULL },
@@ -199,20 +215,28 @@ static void what_is_not_understood_is_refused_with_its_path(void **state)
 	} rows[] = {
 		{ "{'not':{}}", RC_UNSUPPORTED, "schema.not: " }, { "[]", RC_INVALID, "schema: must be a schema" },
 		{ "{'type':'any'}", RC_INVALID, "schema.type: must be" },
-		{ "{'properties':{'a':{'items':{'uniqueItems':true}}}}", RC_UNSUPPORTED, "schema.properties.a.items.uniqueItems: " },
+		{ "{'properties':{'a':{'items':{'uniqueItems':true}}}}", RC_UNSUPPORTED,
+			"schema.properties.a.items.uniqueItems: " },
 		{ "{'anyOf':[{},{'multipleOf':2}]}", RC_UNSUPPORTED, "schema.anyOf[1].multipleOf: " },
-		{ "{'$ref':'http://x/y'}", RC_UNSUPPORTED, "schema.$ref: " }, { "{'$ref':'#/nowhere'}", RC_INVALID, "schema.$ref: nothing is at" },
-		{ "{'$ref':'#'}", RC_INVALID, "schema: refers to itself" }, { "{'anyOf':[{'$ref':'#'},{'type':'null'}]}", RC_INVALID, "schema: refers" },
+		{ "{'$ref':'http://x/y'}", RC_UNSUPPORTED, "schema.$ref: " },
+		{ "{'$ref':'#/nowhere'}", RC_INVALID, "schema.$ref: nothing is at" },
+		{ "{'$ref':'#'}", RC_INVALID, "schema: refers to itself" },
+		{ "{'anyOf':[{'$ref':'#'},{'type':'null'}]}", RC_INVALID, "schema: refers" },
 		{ "{'allOf':[{'type':'string'},{'type':'null'}]}", RC_UNSUPPORTED, "schema.type: parts that say" },
 		{ "{'properties':{'a':{'$ref':'#'}},'required':['a']}", RC_INVALID, "schema: nothing satisfies it" },
 		{ "false", RC_INVALID, "schema: nothing satisfies it" }, { "{'enum':[]}", RC_INVALID, "schema.enum: " },
 		{ "{'minLength':3,'maxLength':2}", RC_INVALID, "schema.minLength: 3 is more" },
-		{ "{'minItems':-1}", RC_INVALID, "schema.minItems: " }, { "{'maxLength':1.5}", RC_INVALID, "schema.maxLength: " },
+		{ "{'minItems':-1}", RC_INVALID, "schema.minItems: " },
+		{ "{'maxLength':1.5}", RC_INVALID, "schema.maxLength: " },
 		{ "{'type':'integer','minimum':3,'maximum':2}", RC_INVALID, "schema: nothing satisfies it" },
-		{ "{'pattern':'(?=a)'}", RC_UNSUPPORTED, "schema.pattern: " }, { "{'pattern':'(a'}", RC_INVALID, "schema.pattern: " },
-		{ "{'pattern':'a^b'}", RC_UNSUPPORTED, "schema.pattern: " }, { "{'pattern':'\\\\bx'}", RC_UNSUPPORTED, "schema.pattern: " },
-		{ "{'pattern':'*'}", RC_INVALID, "schema.pattern: " }, { "{'pattern':'(x{200}){200}'}", RC_TOO_LARGE, "schema.pattern: " },
-		{ "{'pattern':'[z-a]'}", RC_INVALID, "schema.pattern: " }, { "{'pattern':'x','minLength':2}", RC_UNSUPPORTED, "schema.pattern: " },
+		{ "{'pattern':'(?=a)'}", RC_UNSUPPORTED, "schema.pattern: " },
+		{ "{'pattern':'(a'}", RC_INVALID, "schema.pattern: " },
+		{ "{'pattern':'a^b'}", RC_UNSUPPORTED, "schema.pattern: " },
+		{ "{'pattern':'\\\\bx'}", RC_UNSUPPORTED, "schema.pattern: " },
+		{ "{'pattern':'*'}", RC_INVALID, "schema.pattern: " },
+		{ "{'pattern':'(x{200}){200}'}", RC_TOO_LARGE, "schema.pattern: " },
+		{ "{'pattern':'[z-a]'}", RC_INVALID, "schema.pattern: " },
+		{ "{'pattern':'x','minLength':2}", RC_UNSUPPORTED, "schema.pattern: " },
 		{ "{'properties':{'a: b':{'not':1}}}", RC_UNSUPPORTED, "schema.properties.a__b.not: " },
 		{ "{'required':['a'],'additionalProperties':false}", RC_INVALID, "schema.required: " },
 	};
@@ -231,13 +255,15 @@ static void sixty_thousand_nested_groups_are_refused(void **state)
 {
 	static const char *const by[] = { "items", "anyOf", "allOf" };
 	struct buf pattern = { 0 };
+	json_t *deep, *long_one;
 
 	(void)state;
 	for (size_t k = 0; k < mem_countof(by); k++) {
 		json_t *schema = json_true();
 
 		for (int i = 0; i < 60000; i++)
-			schema = k == 0 ? json_pack("{s:o, s:i}", by[k], schema, "minItems", 1) : json_pack("{s:[o]}", by[k], schema);
+			schema = k == 0 ? json_pack("{s:o, s:i}", by[k], schema, "minItems", 1) : json_pack("{s:[o]}",
+				by[k], schema);
 		refused(schema, RC_TOO_LARGE, "schema: ");
 		/* Freeing recurses, in jansson: from the outside in, it does not. */
 		while (json_is_object(schema)) {
@@ -250,10 +276,14 @@ static void sixty_thousand_nested_groups_are_refused(void **state)
 	}
 	for (int i = 0; i < 400; i++)
 		buf_adds(&pattern, "(");
-	refused(json_pack("{s:s}", "pattern", buf_str(&pattern)), RC_TOO_LARGE, "schema.pattern: groups are nested");
+	deep = json_pack("{s:s}", "pattern", buf_str(&pattern));
+	refused(deep, RC_TOO_LARGE, "schema.pattern: groups are nested");
 	for (int i = 0; i < 60000; i++)
 		buf_adds(&pattern, "(");
-	refused(json_pack("{s:s}", "pattern", buf_str(&pattern)), RC_TOO_LARGE, "schema.pattern: longer than");
+	long_one = json_pack("{s:s}", "pattern", buf_str(&pattern));
+	refused(long_one, RC_TOO_LARGE, "schema.pattern: longer than");
+	json_decref(deep);
+	json_decref(long_one);
 	buf_fini(&pattern);
 }
 

@@ -101,7 +101,8 @@ size_t constrainkit_follow(const struct constraint_options *o, const char *text,
 			tag = false;
 			next = automaton_step(a, state, (uint8_t)text[i]);
 		}
-		if (next == AUTOMATON_DEAD)
+		/* The byte itself is none of any text: the marker comes as its token only. */
+		if (next == AUTOMATON_DEAD || (!tag && (uint8_t)text[i] == GRAMMAR_DSML))
 			break;
 		state = next;
 		i += tag ? strlen(dsml) : 1;
@@ -217,7 +218,8 @@ void constrainkit_random(const struct constrainkit *k, const struct constraint_o
 		constraint_take(c, t);
 		if (t == KIT_EOS)
 			break;
-		assert_false(constraint_complete(c) && constraint_mask(c, &mask, &why) == 0 && !kit_allowed(mask, KIT_EOS));
+		assert_false(constraint_complete(c) && constraint_mask(c, &mask, &why) == 0 &&
+			!kit_allowed(mask, KIT_EOS));
 		bytes = tokenizer_bytes(k->tokenizer, t, &len);
 		buf_add(out, bytes, len);
 		if (ids)

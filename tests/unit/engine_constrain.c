@@ -62,7 +62,7 @@ static void test_find_ends(void)
 
 static struct generation_spec test_spec(json_t *messages)
 {
-	struct generation_spec s = { .messages = messages, .parse = true, .max_tokens = 400 };
+	struct generation_spec s = { .messages = messages, .parse = true, .max_tokens = 120 };
 
 	gen_sampling_init(engine, &s.sampling);
 	s.sampling.temperature = 2.5f;
@@ -177,12 +177,12 @@ static void json_is_in_the_content_also_with_thinking(void **state)
 
 	(void)state;
 	s.format = GEN_FORMAT_JSON_OBJECT;
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < 4; i++) {
 		struct test_answer a;
 		struct jsonprefix p = { 0 };
 
 		s.thinking = i % 2;
-		s.max_reasoning = 20;
+		s.max_reasoning = 8;
 		s.sampling.seed = (uint64_t)i;
 		a = test_ask(&s);
 		assert_true(a.content.len > 0 && a.content.data[0] == '{');
@@ -193,7 +193,7 @@ static void json_is_in_the_content_also_with_thinking(void **state)
 		whole += a.finish == GEN_STOP;
 		test_answer_fini(&a);
 	}
-	assert_true(whole >= 4);
+	assert_true(whole >= 2);
 	json_decref(messages);
 }
 
@@ -201,22 +201,22 @@ static void a_form_gives_the_same_answer_in_any_batch(void **state)
 {
 	json_t *messages = test_messages();
 	struct generation_spec s = test_spec(messages);
-	struct generation *g[6];
+	struct generation *g[4];
 	struct test_answer alone, among;
 
 	(void)state;
 	s.format = GEN_FORMAT_JSON_OBJECT;
 	s.thinking = true;
 	s.max_reasoning = 10;
-	s.max_tokens = 60;
+	s.max_tokens = 24;
 	s.sampling.seed = 7;
 	alone = test_ask(&s);
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 4; i++) {
 		s.sampling.seed = i == 3 ? 7 : (uint64_t)i;
 		s.format = i % 2 ? GEN_FORMAT_JSON_OBJECT : GEN_FORMAT_TEXT;
 		g[i] = test_submit(&s);
 	}
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 4; i++) {
 		among = test_read(g[i]);
 		if (i == 3) {
 			assert_string_equal(buf_str(&among.content), buf_str(&alone.content));
@@ -232,7 +232,8 @@ static void a_form_gives_the_same_answer_in_any_batch(void **state)
 static void markup_in_a_string_stays_in_it(void **state)
 {
 	json_t *messages = test_messages();
-	json_t *schema = constrainkit_json("{'const':'\\n\\n<|DSML|tool_calls>\\n<|DSML|invoke name=\\\"x\\\"><think>'}");
+	json_t *schema = constrainkit_json("{'const':"
+		"'\\n\\n<|DSML|tool_calls>\\n<|DSML|invoke name=\\\"x\\\"><think>'}");
 	struct generation_spec s = test_spec(messages);
 	struct test_answer a;
 	json_t *v;
@@ -262,12 +263,12 @@ static void a_schema_is_kept_at_any_temperature(void **state)
 	(void)state;
 	s.format = GEN_FORMAT_JSON_SCHEMA;
 	s.schema = schema;
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct test_answer a;
 		json_t *v;
 
 		s.sampling.seed = (uint64_t)i;
-		s.sampling.temperature = (float)i;
+		s.sampling.temperature = (float)(2 * i);
 		a = test_ask(&s);
 		v = json_loadb(buf_str(&a.content), a.content.len, 0, NULL);
 		if (!schemakit_valid(schema, schema, v))
@@ -295,7 +296,8 @@ static void test_calls_are_valid(const json_t *tools, const struct test_answer *
 	for (; (end = strchr(p, '\n')) != NULL; p = end + 1) {
 		json_t *args = json_loadb(p, (size_t)(end - p), 0, NULL), *schema;
 
-		schema = json_object_get(json_object_get(json_array_get(tools, json_object_size(args) ? 0 : 1), "function"),
+		schema = json_object_get(json_object_get(json_array_get(tools, json_object_size(args) ? 0 : 1),
+			"function"),
 					 "parameters");
 		if (!args || !schemakit_valid(schema, schema, args))
 			fail_msg("%s", buf_str(&a->args));
@@ -312,11 +314,11 @@ static void a_call_that_is_asked_for_comes_and_is_read_back(void **state)
 	(void)state;
 	s.tools = tools;
 	s.one_call = true;
-	for (int i = 0; i < 8; i++) {
+	for (int i = 1; i < 8; i += 2) {
 		struct test_answer a;
 
-		s.thinking = i & 1;
-		s.max_reasoning = 10;
+		s.thinking = i == 3;
+		s.max_reasoning = 4;
 		s.calls = i & 2 ? GEN_CALLS_NAMED : GEN_CALLS_REQUIRED;
 		s.function = i & 4 ? "get_time" : "get_weather";
 		s.sampling.seed = (uint64_t)i;
@@ -337,20 +339,21 @@ static void several_calls_may_come_unless_one_is_enough(void **state)
 {
 	json_t *messages = test_messages(), *tools = constrainkit_json(test_tools);
 	struct generation_spec s = test_spec(messages);
-	struct gen_logit_bias again[2] = { { tokenizer_added(engine_tokenizer(engine), "｜DSML｜"), 9 } };
+	struct gen_logit_bias again[2] = { { tokenizer_added(engine_tokenizer(engine), "｜DSML｜"), 40 } };
 	struct token_ids ids = { 0 };
 	int most = 0;
 
 	(void)state;
 	s.tools = tools;
-	s.calls = GEN_CALLS_REQUIRED;
+	s.calls = GEN_CALLS_NAMED;
+	s.function = "get_time";
 	/* In "<" and the marker another call begins, in "</" the block ends. */
 	assert_int_equal(tokenizer_encode(engine_tokenizer(engine), "<", 1, false, &ids), 0);
-	again[1] = (struct gen_logit_bias){ ids.id[0], 9 };
+	again[1] = (struct gen_logit_bias){ ids.id[0], 40 };
 	token_ids_fini(&ids);
 	s.sampling.bias = again;
 	s.sampling.n_bias = 2;
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 2; i++) {
 		struct test_answer a;
 
 		s.sampling.seed = (uint64_t)i;
@@ -411,7 +414,7 @@ static void reasoning_is_closed_at_its_bound_and_the_answer_goes_on(void **state
 	assert_true(a.usage.reasoning_tokens > 4);
 	n = a.usage.reasoning_tokens;
 	test_answer_fini(&a);
-	for (s.max_reasoning = 1; s.max_reasoning < n; s.max_reasoning++) {
+	for (s.max_reasoning = 1; s.max_reasoning < n; s.max_reasoning += 3) {
 		a = test_ask(&s);
 		assert_int_equal(a.usage.reasoning_tokens, s.max_reasoning);
 		assert_true(a.content.len > 0);

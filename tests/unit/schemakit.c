@@ -72,7 +72,8 @@ static double kit_number(json_t *schema, const char *key, double other)
 
 static bool kit_object(json_t *root, json_t *schema, json_t *value)
 {
-	json_t *properties = json_object_get(schema, "properties"), *more = json_object_get(schema, "additionalProperties");
+	json_t *properties = json_object_get(schema, "properties"),
+		*more = json_object_get(schema, "additionalProperties");
 	json_t *name, *member, *its;
 	const char *key;
 	size_t i;
@@ -181,9 +182,11 @@ static const char *const kit_leaves[] = {
 	"{'type':'string'}", "{'type':'integer'}", "{'type':'number'}", "{'type':'boolean'}", "{'type':'null'}",
 	"{'type':['string','null']}", "{'type':['integer','boolean']}", "{'enum':['red','green','blue','re']}",
 	"{'enum':[1,10,'1',null,true,[1,{'a':'b'}],2.5]}", "{'const':'only'}", "{'const':{'k':[1,2],'l':null}}",
-	"{'type':'string','minLength':2,'maxLength':5}", "{'type':'string','maxLength':0}", "{'type':'string','minLength':3}",
+	"{'type':'string','minLength':2,'maxLength':5}", "{'type':'string','maxLength':0}",
+		"{'type':'string','minLength':3}",
 	"{'type':'string','pattern':'^[a-c]{2,4}$'}", "{'type':'string','pattern':'^(foo|ba[rz])+-[0-9]{1,3}$'}",
-	"{'type':'string','pattern':'^q*$'}", "{'type':'integer','minimum':0}", "{'type':'integer','minimum':-12,'maximum':107}",
+	"{'type':'string','pattern':'^q*$'}", "{'type':'integer','minimum':0}",
+		"{'type':'integer','minimum':-12,'maximum':107}",
 	"{'type':'integer','exclusiveMinimum':5,'exclusiveMaximum':8}", "{'type':'number','minimum':0,'maximum':1}",
 	"{'type':'number','exclusiveMinimum':-2.5,'maximum':10.25}", "{'type':'number','maximum':-3}",
 	"{'type':'array','items':{'type':'integer'},'maxItems':3}", "{'type':'array','maxItems':2,'minItems':1}",
