@@ -26,8 +26,8 @@ int cors_check(const char *origins, struct buf *why)
 		size_t n = strcspn(s, " \t");
 
 		if (!cors_is_origin(s, n))
-			return buf_why(why, RC_CONFIG, "cors_origins: '%.*s' is no origin: SCHEME://HOST[:PORT] in small "
-				       "letters without a path, or *", (int)(n < 96 ? n : 96), s);
+			return buf_why(why, RC_CONFIG, "cors_origins: '%.*s' is no origin: SCHEME://HOST[:PORT] in "
+				       "small letters without a path, or *", (int)(n < 96 ? n : 96), s);
 		s += n;
 	}
 	return 0;

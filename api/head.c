@@ -99,8 +99,8 @@ static int head_admit(struct exchange *x, struct keys *keys)
 	return rc;
 }
 
-/* Without keys, only this machine may ask; but a page from anywhere could, by having its own name resolve to the loopback
- * address: to the browser we are then the page's server. Such a name has a dot and is no number. */
+/* Without keys, only this machine may ask; but a page from anywhere could, by having its own name resolve to the
+ * loopback address: to the browser we are then the page's server. Such a name has a dot and is no number. */
 static bool head_is_rebound(const struct exchange *x)
 {
 	const char *host = head_value(x, "Host"), *colon = host ? strrchr(host, ':') : NULL;
@@ -152,8 +152,8 @@ void head_check(struct exchange *x, const struct head_options *o, bool old)
 	else if (cors_admit(x, o->cors) || head_admit(x, o->keys) || x->error.rc)
 		return;
 	else if (!o->keys && !o->any_host && head_is_rebound(x))
-		error_set(&x->error, RC_DENIED, NULL, "without keys this server answers by address or as localhost only, "
-			  "not as \"%s\": see keys and allow_no_keys", head_value(x, "Host"));
+		error_set(&x->error, RC_DENIED, NULL,
+			  "without keys this server answers by address or as localhost only, not as \"%s\": see keys and allow_no_keys", head_value(x, "Host"));
 	else if (http_stopping(x->http))
 		error_set(&x->error, RC_DRAINING, NULL, "the server is shutting down");
 	else

@@ -3,11 +3,11 @@
  * Threads: control starts, ticks and stops; libmicrohttpd's threads run callbacks. Lock: http. */
 #include "api/http.h"
 #include "api/conns.h"
-#include "api/cors.h"
 #include "api/exchange.h"
+#include "api/files.h"
 #include "api/head.h"
 #include "api/page.h"
-#include "api/port.h"
+#include "api/ports.h"
 #include "api/server.h"
 #include "api/tls.h"
 #include "api/traffic.h"
@@ -22,29 +22,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define HTTP_MAGIC 0x477b5eed
-#define HTTP_MAX_PORTS 8
 #define HTTP_BODY_SECONDS 20              /* without a byte of a body */
 #define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
-
-/* Files as they were read. */
-struct http_next {
-	struct keys *keys;
-	struct tls_pair *tls;
-};
 
 struct http {
 	unsigned magic;
 	struct http_options options;
 	char *version, *aliases, *cors;
-	char address[HTTP_MAX_PORTS * ENDPOINT_MAX];
 	struct engine *engine;
 	struct keys *keys;            /* NULL: everyone may call */
 	time_t started;
-	struct port port[HTTP_MAX_PORTS];
-	int n_ports;
+	struct ports ports;
 	struct conns conns;
 	atomic_bool stopping;
 	atomic_size_t body_total;
@@ -105,7 +95,7 @@ bool http_model_alias(const struct http *h, const char *name)
 
 const char *http_address(const struct http *h)
 {
-	return h->address;
+	return h->ports.address;
 }
 
 /* ---- one call's way through libmicrohttpd ---- */
@@ -247,78 +237,16 @@ static enum MHD_Result http_accept(void *arg, const struct sockaddr *address, so
 	return http_stopping(arg) ? MHD_NO : MHD_YES;
 }
 
-/* The next of words separated by blanks, or false at the end. */
-static bool http_word(const char **s, char out[ENDPOINT_MAX])
-{
-	size_t n;
-
-	*s += strspn(*s, " \t");
-	n = strcspn(*s, " \t");
-	snprintf(out, ENDPOINT_MAX, "%.*s", (int)n, *s);
-	*s += n;
-	return n > 0;
-}
-
-/* Whom it serves: those with a key, or everyone where only this machine can ask. */
-static int http_guard(const struct http_options *o, const char *address, bool local, struct buf *why)
-{
-	if (o->keys || o->allow_no_keys || local)
-		return 0;
-	return buf_why(why, RC_CONFIG, "%s can be reached from other machines and there is no key file: name one "
-		       "(keys = FILE, lines for it come from dsv4ctl key new), listen on 127.0.0.1, or say "
-		       "allow_no_keys = yes", address);
-}
-
-static int http_read_files(const struct http_options *o, struct http_next *next, struct buf *why)
-{
-	int r = o->cors ? cors_check(o->cors, why) : 0;
-
-	if (!r && !o->tls_cert != !o->tls_key)
-		r = buf_why(why, RC_CONFIG, "tls_cert and tls_key: one without the other");
-	if (!r && o->keys)
-		r = keys_read(o->keys, &next->keys, why);
-	if (!r && o->tls_cert)
-		r = tls_read(o->tls_cert, o->tls_key, &next->tls, why);
-	return r;
-}
-
 int http_check(const struct http_options *o, struct buf *why)
 {
-	struct http_next next = { 0 };
-	const char *s = o->listen ? o->listen : HTTP_DEFAULT_LISTEN;
-	char address[ENDPOINT_MAX];
-	bool local;
-	int r = http_read_files(o, &next, why);
+	struct files f = { 0 };
+	int r = files_read(&f, o, why);
 
-	while (!r && http_word(&s, address)) {
-		r = endpoint_check(address, &local, why);
-		r = r ? r : http_guard(o, address, local, why);
-	}
-	keys_free(&next.keys);
-	tls_pair_free(&next.tls);
-	return r;
+	files_fini(&f);
+	return r ? r : ports_check(o, why);
 }
 
-/* Listening sockets: those of the addresses, then those given. */
-static int http_sockets(const struct http_options *o, int fd[HTTP_MAX_PORTS], int *ret_n, struct buf *why)
-{
-	const char *s = o->listen;
-	char address[ENDPOINT_MAX];
-	int r = 0;
-
-	*ret_n = 0;
-	while (!r && http_word(&s, address)) {
-		if (*ret_n + o->n_fds >= HTTP_MAX_PORTS)
-			r = buf_why(why, RC_INVALID, "more than %d addresses to listen on", HTTP_MAX_PORTS);
-		r = r ? r : endpoint_open(address, &fd[*ret_n], why);
-		*ret_n += r == 0;
-	}
-	for (int i = 0; i < o->n_fds; i++)
-		fd[(*ret_n)++] = o->fds[i];
-	return r;
-}
-
-static int http_open_port(struct http *h, int fd, struct buf *why)
+static int http_open(struct http *h, struct buf *why)
 {
 	const struct http_options *o = &h->options;
 	const struct port_options po = {
@@ -327,47 +255,14 @@ static int http_open_port(struct http *h, int fd, struct buf *why)
 		.accept = http_accept, .access = http_access, .completed = http_completed, .arg = h,
 		.notify = conns_notify, .notify_arg = &h->conns,
 	};
-	struct port *p = &h->port[h->n_ports];
-	size_t used;
-	int r = port_open(p, fd, &po, why);
+	struct files f = { 0 };
+	int r = files_read(&f, o, why);
 
-	if (r)
-		return r;
-	h->n_ports++;
-	used = strlen(h->address);
-	snprintf(h->address + used, sizeof h->address - used, "%s%s", used ? " " : "", p->address);
-	return 0;
-}
-
-/* All are looked at before one is served. */
-static int http_open_ports(struct http *h, struct buf *why)
-{
-	int fd[HTTP_MAX_PORTS], n, r = http_sockets(&h->options, fd, &n, why);
-	char address[ENDPOINT_MAX];
-
-	for (int i = 0; i < n && !r; i++) {
-		r = endpoint_name(fd[i], address, why);
-		r = r ? r : http_guard(&h->options, address, endpoint_is_local(fd[i]), why);
-	}
-	for (int i = 0; i < n; i++) {
-		r = r ? r : http_open_port(h, fd[i], why);
-		if (h->n_ports <= i)
-			close(fd[i]);
-	}
-	return r;
-}
-
-static int http_open(struct http *h, struct buf *why)
-{
-	const struct http_options *o = &h->options;
-	struct http_next next = { 0 };
-	int r = http_read_files(o, &next, why);
-
-	h->keys = next.keys;
-	if (next.tls)
-		tls_use(&next.tls);
+	h->keys = f.keys;
+	if (f.tls)
+		tls_use(&f.tls);
 	h->cors = o->cors ? mem_strdup(o->cors) : NULL;
-	return r ? r : http_open_ports(h, why);
+	return r ? r : ports_open(&h->ports, o, &po, why);
 }
 
 int http_start(const struct http_options *o, struct engine *e, struct http **ret_h, struct buf *why)
@@ -375,7 +270,6 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	struct http *h = mem_new(sizeof *h);
 	int rc;
 
-	must(o->n_fds <= HTTP_MAX_PORTS);
 	h->magic = HTTP_MAGIC;
 	h->options = *o;
 	http_defaults(&h->options);
@@ -401,16 +295,20 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 
 /* ---- what a reload replaces ---- */
 
+struct http_next {
+	struct files files;
+};
+
 int http_next_read(const struct http *h, const struct http_options *o, struct http_next **ret_next, struct buf *why)
 {
 	struct http_next *next = mem_new(sizeof *next);
-	int r = http_read_files(o, next, why);
+	int r = files_read(&next->files, o, why);
 
 	/* A server that had none of them when it started gets none now. */
 	if (!h->keys)
-		keys_free(&next->keys);
+		keys_free(&next->files.keys);
 	if (!h->options.tls_cert)
-		tls_pair_free(&next->tls);
+		tls_pair_free(&next->files.tls);
 	if (r)
 		http_next_free(&next);
 	else
@@ -420,10 +318,10 @@ int http_next_read(const struct http *h, const struct http_options *o, struct ht
 
 void http_next_use(struct http *h, struct http_next **next)
 {
-	if ((*next)->keys)
-		keys_replace(h->keys, &(*next)->keys);
-	if ((*next)->tls)
-		tls_use(&(*next)->tls);
+	if ((*next)->files.keys)
+		keys_replace(h->keys, &(*next)->files.keys);
+	if ((*next)->files.tls)
+		tls_use(&(*next)->files.tls);
 	http_next_free(next);
 }
 
@@ -434,8 +332,7 @@ void http_next_free(struct http_next **pn)
 	*pn = NULL;
 	if (!next)
 		return;
-	keys_free(&next->keys);
-	tls_pair_free(&next->tls);
+	files_fini(&next->files);
 	free(next);
 }
 
@@ -482,8 +379,7 @@ void http_stop(struct http **ph)
 	atomic_store(&h->stopping, true);
 	http_wake_all(h);
 	http_wait_idle(h);
-	for (int i = 0; i < h->n_ports; i++)
-		port_close(&h->port[i]);
+	ports_close(&h->ports);
 	must(list_empty(&h->calls));
 	must_zero(pthread_cond_destroy(&h->idle));
 	lock_fini(&h->lock);

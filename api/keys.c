@@ -93,7 +93,7 @@ static int keys_line(const struct keys_at *at, struct keys *k, char *line, struc
 	if (!keyhash_name_ok(name))
 		return keys_bad(at, why, "a name has 1 to 26 letters, digits, dots, dashes and underscores");
 	if (!hash || !keyhash_parse(hash, &e.hash))
-		return keys_bad(at, why, "after the name comes a hash: sha256$SALT$DIGEST (dsv4ctl key new makes lines)");
+		return keys_bad(at, why, "after the name comes a hash: sha256$SALT$DIGEST (from dsv4ctl key new)");
 	while (!r && (word = strtok_r(NULL, " \t\r", &save)))
 		r = keys_limit(at, &e, word, why);
 	for (int i = 0; i < k->n && !r; i++)

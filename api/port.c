@@ -22,8 +22,8 @@ static void port_log(void *arg, const char *fmt, va_list ap)
 	log_event(LOG_LV_DEBUG, "libmicrohttpd", "text=%s", LOGQ(text));
 }
 
-/* A path ends where it ends: what stands behind "%00" would be seen by nobody. With one, nothing is decoded, and no route
- * is called that. */
+/* A path ends where it ends: what stands behind "%00" would be seen by nobody. With one, nothing is decoded, and no
+ * route is called that. */
 static size_t port_unescape(void *arg, struct MHD_Connection *connection, char *s)
 {
 	(void)arg;
@@ -40,7 +40,8 @@ static void port_more(const struct port_options *o, bool tls, struct MHD_OptionI
 	if (o->threads > 1)
 		more[n++] = (struct MHD_OptionItem){ MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)o->threads, NULL };
 	if (o->per_address)
-		more[n++] = (struct MHD_OptionItem){ MHD_OPTION_PER_IP_CONNECTION_LIMIT, (intptr_t)o->per_address, NULL };
+		more[n++] = (struct MHD_OptionItem){ MHD_OPTION_PER_IP_CONNECTION_LIMIT, (intptr_t)o->per_address,
+						     NULL };
 	if (tls) {
 		more[n++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_CERT_CALLBACK, 0,
 							(void *)(intptr_t)tls_callback() };
@@ -57,7 +58,6 @@ int port_open(struct port *p, int fd, const struct port_options *o, struct buf *
 
 	if (rc)
 		return rc;
-	p->local = endpoint_is_local(fd);
 	port_more(o, tls, more);
 	p->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
 				     (tls ? MHD_USE_TLS : 0), 0, o->accept, o->arg, o->access, o->arg,

@@ -12,7 +12,6 @@
 struct port {
 	struct MHD_Daemon *daemon;
 	char address[ENDPOINT_MAX];
-	bool local;                /* only this machine can reach it */
 };
 
 struct port_options {

@@ -54,8 +54,8 @@ int key_new(int n, char *const *word, struct buf *ret_line, struct buf *ret_key,
 			name = word[i];
 	}
 	if (!r && (!name || !keyhash_name_ok(name)))
-		r = buf_why(why, RC_INVALID, "key new: the NAME has 1 to %d letters, digits, dots, dashes and underscores",
-			    KEYHASH_NAME);
+		r = buf_why(why, RC_INVALID, "key new: the NAME has 1 to %d letters, digits, dots, dashes "
+			    "and underscores", KEYHASH_NAME);
 	if (!r) {
 		keyhash_new_key(key);
 		keyhash_make(&h, key);

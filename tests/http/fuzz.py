@@ -41,7 +41,8 @@ CHAT = {**SETTINGS, "max_completion_tokens": 2, "logprobs": True, "top_logprobs"
 HISTORY = [{"role": "system", "content": "s"}, USER,
            {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [CALL]},
            {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "t"}]}, USER]
-BLOCKS = [{"type": "text", "text": "t"}, {"type": "image", "source": {"type": "base64", "data": "AA=="}}, {"type": "thinking", "thinking": "t", "signature": "s"},
+BLOCKS = [{"type": "text", "text": "t"}, {"type": "image", "source": {"type": "base64", "data": "AA=="}},
+          {"type": "thinking", "thinking": "t", "signature": "s"},
           {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": "x"}},
           {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "t"}]}]
 MESSAGES = {"model": "claude-x", "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}], "temperature": 0.5, "top_p": 0.9,
