@@ -88,6 +88,33 @@ static void *ops_main(void *arg)
 	return NULL;
 }
 
+/* Runs what has been posted by now; false when there was nothing. What comes meanwhile waits for the next time: else
+ * those who ask over HTTP could keep the control thread from everything else. */
+static bool ops_deliver_once(struct ops *o)
+{
+	struct list notes;
+
+	list_init(&notes);
+	lock_take(&o->lock);
+	while (!list_empty(&o->notes)) {
+		struct list *node = o->notes.next;
+
+		list_del(node);
+		list_put(&notes, node);
+	}
+	lock_drop(&o->lock);
+	if (list_empty(&notes))
+		return false;
+	while (!list_empty(&notes)) {
+		struct ops_note *note = list_entry(notes.next, struct ops_note, node);
+
+		list_del(&note->node);
+		note->fn(note);
+	}
+	return true;
+}
+
+/* A post after this read makes the descriptor readable again. */
 static void ops_deliver(void *arg, uint32_t events)
 {
 	struct ops *o = arg;
@@ -95,19 +122,7 @@ static void ops_deliver(void *arg, uint32_t events)
 
 	(void)events;
 	must(read(o->source.fd, &n, sizeof n) == sizeof n || errno == EAGAIN);
-	for (;;) {
-		struct ops_note *note = NULL;
-
-		lock_take(&o->lock);
-		if (!list_empty(&o->notes)) {
-			note = list_entry(o->notes.next, struct ops_note, node);
-			list_del(&note->node);
-		}
-		lock_drop(&o->lock);
-		if (!note)
-			return;
-		note->fn(note);
-	}
+	ops_deliver_once(o);
 }
 
 int ops_open(struct ops **ret_o, struct loop *l)
@@ -174,7 +189,7 @@ void ops_stop(struct ops *o)
 	must_zero(pthread_cond_signal(&o->wake));
 	lock_drop(&o->lock);
 	must_zero(pthread_join(o->thread, NULL));
-	ops_deliver(o, 0);
+	ops_deliver_once(o); /* the ends of all jobs are among them */
 }
 
 void ops_close(struct ops **op)
@@ -183,7 +198,8 @@ void ops_close(struct ops **op)
 
 	if (!o)
 		return;
-	ops_deliver(o, 0);
+	while (ops_deliver_once(o))
+		;
 	loop_del(o->loop, &o->source);
 	close(o->source.fd);
 	must_zero(pthread_cond_destroy(&o->wake));
