@@ -157,6 +157,7 @@ static void responses_answer_free(void *form)
 	json_decref(a->item);
 	json_decref(a->finished);
 	buf_fini(&a->text);
+	unwrap_fini(&a->input);
 	free(a);
 }
 

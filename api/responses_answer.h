@@ -10,6 +10,7 @@
 
 #include "api/answer.h"
 #include "api/exchange.h"
+#include "api/unwrap.h"
 
 /* Start from the fields above the line. */
 struct responses_answer {
@@ -24,6 +25,7 @@ struct responses_answer {
 	json_t *item;                /* the open one; NULL */
 	enum gen_event_kind kind;    /* of what is in it: REASONING, CONTENT or TOOL_ARGS */
 	struct buf text;             /* so far */
+	struct unwrap input;         /* of a custom tool */
 	json_t *finished;            /* the response in the end */
 	bool complete;               /* not cut off */
 };

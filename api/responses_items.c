@@ -151,18 +151,11 @@ static void responses_items_fill_reasoning(struct responses_answer *a)
 	}
 }
 
-/* A custom tool's function has one string, which is the tool's input, whatever the model calls it; anything else is given
- * as it came. */
-static void responses_items_unwrap(struct responses_answer *a)
+/* A custom tool's function has one string, which is the tool's input. Tells what there is of it beyond `from`. */
+static void responses_items_input(struct responses_answer *a, size_t from, struct buf *out)
 {
-	json_t *v = json_loadb(buf_str(&a->text), a->text.len, JSON_ALLOW_NUL, NULL);
-	json_t *input = json_object_iter_value(json_object_iter(v));
-
-	if (json_object_size(v) == 1 && json_is_string(input)) {
-		buf_clear(&a->text);
-		buf_add(&a->text, json_string_value(input), json_string_length(input));
-	}
-	json_decref(v);
+	if (a->text.len > from)
+		responses_items_delta(a, error_text(a->text.data + from, a->text.len - from), out);
 }
 
 static void responses_items_fill(struct responses_answer *a)
@@ -183,8 +176,10 @@ static void responses_items_done(struct responses_answer *a, const char *status,
 	must(a->item);
 	k = responses_items_kind(a);
 	if (a->kind == GEN_EV_TOOL_ARGS && responses_items_custom(a)) {
-		responses_items_unwrap(a);
-		responses_items_delta(a, responses_items_text(a), out);
+		size_t from = a->text.len;
+
+		unwrap_end(&a->input, &a->text);
+		responses_items_input(a, from, out);
 	}
 	e = responses_items_about(a, k->done);
 	must_zero(json_object_set_new(e, k->text, responses_items_text(a)));
@@ -211,6 +206,7 @@ static void responses_items_close(struct responses_answer *a, const char *status
 		responses_items_done(a, status, out);
 		return;
 	}
+	unwrap_fini(&a->input);
 	json_decref(a->item);
 	a->item = NULL;
 	a->index++;
@@ -251,10 +247,16 @@ static void responses_items_call(struct responses_answer *a, const struct gen_ev
 
 static void responses_items_arguments(struct responses_answer *a, const struct gen_event *ev, struct buf *out)
 {
+	size_t from = a->text.len;
+
 	must(a->item);
-	buf_add(&a->text, ev->text, ev->len);
-	if (!responses_items_custom(a))
+	if (responses_items_custom(a)) {
+		unwrap_put(&a->input, ev->text, ev->len, &a->text);
+		responses_items_input(a, from, out);
+	} else {
+		buf_add(&a->text, ev->text, ev->len);
 		responses_items_delta(a, error_text(ev->text, ev->len), out);
+	}
 }
 
 void responses_items_event(struct responses_answer *a, const struct gen_event *ev, struct buf *out)

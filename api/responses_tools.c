@@ -52,7 +52,8 @@ static int responses_tools_function(const struct field_at *t, const char *space,
 	return 0;
 }
 
-/* A tool whose input is text of any kind: a function with one string. A grammar for it is told, not enforced. */
+/* A tool whose input is text of any kind: a function with one string, which calls are held to. A grammar for it is told,
+ * not enforced. */
 static int responses_tools_custom(const struct field_at *t, struct responses_request *r, struct error *err)
 {
 	const char *name = NULL, *description = "", *grammar = NULL;
@@ -68,7 +69,7 @@ static int responses_tools_custom(const struct field_at *t, struct responses_req
 	if (grammar)
 		buf_printf(&told, "%sThe input follows this grammar:\n%s", told.len ? "\n\n" : "", grammar);
 	responses_tools_offer(r, NULL, "custom", name, buf_str(&told), json_pack("{s:s, s:{s:{s:s}}, s:[s]}",
-		"type", "object", "properties", "input", "type", "string", "required", "input"), false);
+		"type", "object", "properties", "input", "type", "string", "required", "input"), true);
 	buf_fini(&told);
 	return 0;
 }

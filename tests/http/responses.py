@@ -38,6 +38,7 @@ def function(name, description="d", parameters=SCHEMA):
 
 TEXT_INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 PATCH_FUNCTION = function("apply_patch", "Edits.\n\nThe input follows this grammar:\nstart: /.+/s", TEXT_INPUT)
+PATCH_FUNCTION["function"]["strict"] = True
 MILAN = call("get_weather", '{"city": "Milan"}')
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": []}
 
@@ -277,6 +278,17 @@ class Answers(OnFake):
             u = r["usage"]
             self.assertEqual((u["input_tokens"], u["input_tokens_details"]["cached_tokens"], u["output_tokens_details"]["reasoning_tokens"]), (7, 3, 2))
             self.assertEqual(u["total_tokens"], u["input_tokens"] + u["output_tokens"])
+
+    def test_a_custom_tools_input_is_told_while_it_comes(self):
+        s = self.fake.stream(ask('bapply_patch|a{"input": "one |atwo\\|an |w|athree"}|e|t', tools=[PATCH]), PATH)
+        events = s.named()
+        begin, told = [], ""
+        while told != "one two\n ":
+            begin.append(next(events))
+            if begin[-1][0] == "response.custom_tool_call_input.delta":
+                told += begin[-1][1]["delta"]
+        self.fake.command("release")
+        self.assertEqual(response_of([*begin, *events])["output"][0]["input"], "one two\n three")
 
     def test_cut_off_call_is_no_item(self):
         for script in ("bget_weather|a{\"ci|i", "bget_weather|a{\"city\": \"Oslo\"|n", "bapply_patch|a{\"input\": \"x|n"):
