@@ -96,66 +96,88 @@ static bool drain_to_whole(void *arg, struct generation *g)
 	return end;
 }
 
-/* ---- what a client puts together of a stream: {content, reasoning_content, calls: [{name, arguments}], ...} ---- */
+/* ---- what a client puts together of a stream ---- */
 
-static void append(json_t *o, const char *key, const char *more)
+#define CLIENT_CALLS 8
+
+struct client {
+	struct buf content, reasoning, arguments[CLIENT_CALLS];
+	json_t *said; /* {finish_reason, finish_detail, calls: [{name}]} */
+	size_t n_calls;
+};
+
+static void take_text(struct buf *b, const json_t *o, const char *key)
 {
-	const char *had = json_string_value(json_object_get(o, key));
-	struct buf b = { 0 };
+	const json_t *more = json_object_get(o, key);
 
-	buf_printf(&b, "%s%s", had ? had : "", more ? more : "");
-	json_object_set_new(o, key, json_string(buf_str(&b)));
-	buf_fini(&b);
+	buf_add(b, json_string_value(more), json_string_length(more));
 }
 
-static void take_call(json_t *calls, const json_t *delta)
+static void take_call(struct client *c, const json_t *delta)
 {
 	const json_t *f = json_object_get(delta, "function");
 	size_t index = (size_t)json_integer_value(json_object_get(delta, "index"));
 
 	if (json_object_get(delta, "id")) {
-		assert_int_equal(index, json_array_size(calls));
-		json_array_append_new(calls, json_pack("{s:O, s:s}", "name", json_object_get(f, "name"), "arguments", ""));
+		assert_int_equal(index, c->n_calls++);
+		json_array_append_new(json_object_get(c->said, "calls"), json_pack("{s:O}", "name", json_object_get(f, "name")));
 	}
-	assert_true(index < json_array_size(calls));
-	append(json_array_get(calls, index), "arguments", json_string_value(json_object_get(f, "arguments")));
+	assert_true(index < c->n_calls && index < CLIENT_CALLS);
+	take_text(&c->arguments[index], f, "arguments");
 }
 
-static void take_chunk(json_t *o, const json_t *chunk)
+static void take_chunk(struct client *c, const json_t *chunk)
 {
 	const json_t *choice = json_array_get(json_object_get(chunk, "choices"), 0), *call;
-	const json_t *delta = json_object_get(choice, "delta"), *finish = json_object_get(choice, "finish_reason");
+	const json_t *delta = json_object_get(choice, "delta");
 	size_t i;
 
-	assert_null(json_object_get(o, "finish_reason")); /* nothing comes after it */
-	append(o, "content", json_string_value(json_object_get(delta, "content")));
-	append(o, "reasoning_content", json_string_value(json_object_get(delta, "reasoning_content")));
+	assert_null(json_object_get(c->said, "finish_reason")); /* nothing comes after it */
+	take_text(&c->content, delta, "content");
+	take_text(&c->reasoning, delta, "reasoning_content");
 	json_array_foreach (json_object_get(delta, "tool_calls"), i, call)
-		take_call(json_object_get(o, "calls"), call);
-	if (json_is_string(finish)) {
-		json_object_set(o, "finish_reason", json_object_get(choice, "finish_reason"));
-		json_object_set(o, "finish_detail", json_object_get(choice, "finish_detail"));
+		take_call(c, call);
+	if (json_is_string(json_object_get(choice, "finish_reason"))) {
+		json_object_set(c->said, "finish_reason", json_object_get(choice, "finish_reason"));
+		json_object_set(c->said, "finish_detail", json_object_get(choice, "finish_detail"));
 	}
 }
 
-static json_t *client_of(const struct buf *sse)
+static void take_stream(struct client *c, const struct buf *sse)
 {
-	json_t *o = json_pack("{s:s, s:s, s:[]}", "content", "", "reasoning_content", "", "calls");
 	const char *at = buf_str(sse), *end;
 
 	for (; strncmp(at, "data: [DONE]\n\n", 14) != 0; at = end + 2) {
 		json_t *chunk;
 
 		assert_memory_equal(at, "data: ", 6);
-		end = strstr(at, "\n\n");
-		assert_non_null(end);
+		end = memchr(at, '\n', sse->len - (size_t)(at - sse->data));
+		assert_true(end && end[1] == '\n');
 		chunk = json_loadb(at + 6, (size_t)(end - at) - 6, 0, NULL);
 		assert_non_null(chunk);
-		take_chunk(o, chunk);
+		take_chunk(c, chunk);
 		json_decref(chunk);
 	}
 	assert_string_equal(at, "data: [DONE]\n\n");
-	return o;
+}
+
+static void set_text(json_t *o, const char *key, struct buf *b)
+{
+	json_object_set_new(o, key, json_stringn(buf_str(b), b->len));
+	buf_fini(b);
+}
+
+/* {content, reasoning_content, calls: [{name, arguments}], finish_reason, finish_detail} */
+static json_t *client_of(const struct buf *sse)
+{
+	struct client c = { .said = json_pack("{s:[]}", "calls") };
+
+	take_stream(&c, sse);
+	set_text(c.said, "content", &c.content);
+	set_text(c.said, "reasoning_content", &c.reasoning);
+	for (size_t i = 0; i < c.n_calls; i++)
+		set_text(json_array_get(json_object_get(c.said, "calls"), i), "arguments", &c.arguments[i]);
+	return c.said;
 }
 
 static json_t *streamed(const struct answer_text *a, size_t piece, size_t at)
@@ -212,6 +234,13 @@ static void expect_like_whole(const struct answer_text *a, const json_t *got)
 	collect_fini(&c);
 }
 
+/* Sanitizers make it ten times slower: then fewer of the places where it is cut. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CUT_STEP 5
+#else
+#define CUT_STEP 1
+#endif
+
 /* At once, byte by byte, and in two pieces cut at every step-th byte. */
 static void expect_same_in_pieces(const struct answer_text *a, size_t step)
 {
@@ -220,7 +249,7 @@ static void expect_same_in_pieces(const struct answer_text *a, size_t step)
 	expect_like_whole(a, once);
 	assert_true(json_equal(once, again));
 	json_decref(again);
-	for (size_t at = 1; at < a->len; at += step) {
+	for (size_t at = 1; at < a->len; at += step * CUT_STEP) {
 		again = streamed(a, 0, at);
 		if (!json_equal(once, again))
 			fail_msg("cut at %zu: %.*s", at, (int)a->len, a->text);
@@ -228,12 +257,6 @@ static void expect_same_in_pieces(const struct answer_text *a, size_t step)
 	}
 	json_decref(once);
 }
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CUT_STEP 5
-#else
-#define CUT_STEP 1
-#endif
 
 /* And the same for what is left when it ends at any byte. */
 static void expect_same_cut_off(struct answer_text a)
