@@ -65,6 +65,8 @@ void conns_notify(void *arg, struct MHD_Connection *connection, void **context,
 		conns_open(c, i->connect_fd, context);
 		return;
 	}
+	if (!n)
+		return;
 	/* Before the descriptor is closed: what is listed has a descriptor of its own. */
 	lock_take(&c->lock);
 	list_del(&n->node);

@@ -43,6 +43,16 @@ def ask(connection, path="/version", headers=None):
     return r.status, {k.lower(): v for k, v in r.getheaders()}, body
 
 
+def pair(folder, name):
+    """Files of a certificate for 127.0.0.1 that its own key signed."""
+    cert, key = (os.path.join(folder, f"{name}.{kind}") for kind in ("cert", "key"))
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                    "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+                   check=True, capture_output=True)
+    os.chmod(key, 0o600)
+    return cert, key
+
+
 class Unix(unittest.TestCase):
     def setUp(self):
         self.dir = self.enterContext(tempfile.TemporaryDirectory())
@@ -70,6 +80,19 @@ class Unix(unittest.TestCase):
             self.assertEqual(d.http("GET", "/version")[0], 200)
             self.assertIn(f"127.0.0.1:{port} unix:{self.path}", d.log())
         self.assertFalse(os.path.exists(self.path))
+
+    def test_limits_of_an_address_and_certificates_are_none_of_a_socket(self):
+        text = "[http]\nmax_connections_per_address = 2\n"
+        if shutil.which("openssl"):
+            cert, key = pair(self.dir, "a")
+            text += f"tls_cert = {cert}\ntls_key = {key}\n"
+        with Daemon("--config", self.conf(text), "--listen", f"unix:{self.path} 127.0.0.1:0"):
+            kept = [UnixConnection(self.path) for _ in range(6)]
+            for c in kept:
+                c.request("GET", "/version")
+                self.assertEqual(c.getresponse().read()[:1], b"{")
+            for c in kept:
+                c.close()
 
     def test_a_stale_socket_is_replaced_and_a_live_one_is_not(self):
         with socket.socket(socket.AF_UNIX) as s:
@@ -117,13 +140,7 @@ class Tls(unittest.TestCase):
         self.cert, self.key = self.pair("a")
 
     def pair(self, name):
-        """A certificate for 127.0.0.1 that its own key signed."""
-        cert, key = (os.path.join(self.dir, f"{name}.{kind}") for kind in ("cert", "key"))
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                        "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
-                       check=True, capture_output=True)
-        os.chmod(key, 0o600)
-        return cert, key
+        return pair(self.dir, name)
 
     def connect(self, port, cert):
         return http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=ssl.create_default_context(cafile=cert))
