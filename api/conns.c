@@ -16,8 +16,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define CONNS_BODY_S 300 /* the largest body within it is 30 kB/s */
-
 struct conn {
 	struct list node;
 	int fd;
@@ -25,12 +23,12 @@ struct conn {
 	bool left;       /* the last tick found its client gone */
 };
 
-void conns_init(struct conns *c, double head, double idle)
+void conns_init(struct conns *c, double head, double body, double idle)
 {
 	lock_init(&c->lock, "conns");
 	list_init(&c->list);
 	c->head = head;
-	c->body = CONNS_BODY_S;
+	c->body = body;
 	c->idle = idle;
 }
 

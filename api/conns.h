@@ -15,7 +15,7 @@ struct conns {
 	double head, body, idle; /* seconds for a whole head and a whole body, and between two requests */
 };
 
-void conns_init(struct conns *c, double head, double idle);
+void conns_init(struct conns *c, double head, double body, double idle);
 void conns_fini(struct conns *c);
 /* For MHD_OPTION_NOTIFY_CONNECTION; arg is the conns. */
 void conns_notify(void *arg, struct MHD_Connection *connection, void **context,

@@ -220,6 +220,7 @@ static void http_defaults(struct http_options *o)
 	o->model_aliases = o->model_aliases ? o->model_aliases : "claude-*";
 	o->max_connections = o->max_connections > 0 ? o->max_connections : 256;
 	o->head = o->head > 0 ? o->head : 10;
+	o->body = o->body > 0 ? o->body : 300; /* the largest then comes with 30 kB/s */
 	o->idle = o->idle > 0 ? o->idle : 60;
 	o->threads = o->threads > 0 ? o->threads : 4;
 	o->max_body = o->max_body ? o->max_body : (size_t)8 << 20;
@@ -279,7 +280,7 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	h->traffic = traffic_new();
 	h->started = time(NULL);
 	list_init(&h->calls);
-	conns_init(&h->conns, h->options.head, h->options.idle);
+	conns_init(&h->conns, h->options.head, h->options.body, h->options.idle);
 	lock_init(&h->lock, "http");
 	lock_cond_init(&h->idle);
 	rc = http_open(h, why);

@@ -30,7 +30,7 @@ struct http_options {
 	const char *model_aliases; /* other names of the model, separated by blanks, a final * for any rest ["claude-*"] */
 	int max_connections;       /* of each socket [256] */
 	int max_connections_per_address; /* [as many as there may be] */
-	double head;               /* seconds until a request's head is whole [10] */
+	double head, body;         /* seconds until a request's head is whole [10], and its body [300] */
 	double idle;               /* seconds that a connection may be silent [60] */
 	int threads;               /* of libmicrohttpd; parsing and tokenizing happen on them [4] */
 	size_t max_body;           /* bytes of one request's body, more is 413 [8 MiB] */

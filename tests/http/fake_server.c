@@ -36,6 +36,8 @@ static void fake_server_option(struct http_options *o, char *word)
 		o->max_connections_per_address = atoi(value);
 	else if (!strcmp(word, "head"))
 		o->head = atof(value);
+	else if (!strcmp(word, "body"))
+		o->body = atof(value);
 	else if (!strcmp(word, "idle"))
 		o->idle = atof(value);
 	else if (!strcmp(word, "ask"))

@@ -52,6 +52,12 @@ class Holding(unittest.TestCase):
             c.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Slow: ")
             self.assertEqual(dribble(f, c), b"")
 
+    def test_a_body_in_dribbles_is_cut_off(self):
+        with Fake(body=1) as f, connect(f) as c:
+            c.sendall(POST % 100000 + b"{")
+            self.assertEqual(dribble(f, c), b"")
+            self.assertEqual(f.command("counts"), "0 0")
+
     def test_clients_that_vanish_with_their_last_bytes_give_their_body_share_back(self):
         # Stopped meanwhile, the server finds bytes and goodbye at once; for libmicrohttpd's epoll that is one edge.
         with Fake(max_body=1 << 16) as f:
