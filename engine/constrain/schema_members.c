@@ -200,13 +200,14 @@ static uint32_t schema_members_more(struct schema_writer *w, const struct schema
 {
 	struct grammar *g = w->g;
 	uint32_t again = grammar_hole(g);
-	uint32_t after = grammar_either(g, schema_members_between(w, again), schema_members_end(w));
+	uint32_t after = grammar_either(g, schema_members_end(w), schema_members_between(w, again));
 
 	grammar_fill(g, again, schema_member(w, more, names, after));
 	return again;
 }
 
-/* From the last member to the first: `choose` begins a member from i on, `after` follows the one before it. */
+/* From the last member to the first: `choose` begins a member from i on, `after` follows the one before it. The end
+ * comes first among alternatives, since an automaton follows only so many. */
 uint32_t schema_members(struct schema *s, bool params, const struct schema_member *member, size_t n,
 			const struct schema_member *more)
 {
@@ -219,10 +220,10 @@ uint32_t schema_members(struct schema *s, bool params, const struct schema_membe
 	while (i-- > 0) {
 		after = schema_members_between(&w, choose);
 		if (may_end)
-			after = grammar_either(s->g, after, end);
+			after = grammar_either(s->g, end, after);
 		one = schema_member(&w, &member[i], 0, after);
 		choose = member[i].required ? one : grammar_either(s->g, one, choose);
 		may_end &= !member[i].required;
 	}
-	return schema_members_begin(&w, may_end ? grammar_either(s->g, choose, end) : choose);
+	return schema_members_begin(&w, may_end ? grammar_either(s->g, end, choose) : choose);
 }

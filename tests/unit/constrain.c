@@ -112,6 +112,58 @@ static void nesting_comes_to_an_end(void **state)
 	buf_fini(&text);
 }
 
+/* ---- documents that others wrote ---- */
+
+static json_t *random_value(unsigned *seed, int depth)
+{
+	static const char *const strings[] = { "", "a", "quote \" and \\", "tab\t, line\n, bell\x07",
+		"é € 😀", "</｜DSML｜>", "\x7f" };
+	json_t *v;
+
+	switch (constrainkit_rand(seed, depth > 0 ? 8 : 5)) {
+	case 0:
+		return json_string(strings[constrainkit_rand(seed, mem_countof(strings))]);
+	case 1:
+		return json_integer((json_int_t)constrainkit_rand(seed, 1u << 24) - (1 << 23));
+	case 2:
+		return json_real(((double)constrainkit_rand(seed, 1u << 24) - (1 << 23)) / 1024);
+	case 3:
+		return json_boolean(constrainkit_rand(seed, 2));
+	case 4:
+		return json_null();
+	case 5:
+		v = json_array();
+		for (unsigned n = constrainkit_rand(seed, 4); n > 0; n--)
+			json_array_append_new(v, random_value(seed, depth - 1));
+		return v;
+	default:
+		v = json_object();
+		for (unsigned n = constrainkit_rand(seed, 4); n > 0; n--)
+			json_object_set_new(v, strings[constrainkit_rand(seed, mem_countof(strings))],
+					    random_value(seed, depth - 1));
+		return v;
+	}
+}
+
+static void what_a_json_library_writes_is_accepted(void **state)
+{
+	static const size_t how[] = { 0, JSON_COMPACT, JSON_INDENT(2), JSON_INDENT(8) | JSON_ENSURE_ASCII,
+		JSON_ESCAPE_SLASH };
+	unsigned seed = 5;
+
+	(void)state;
+	for (int i = 0; i < 300; i++) {
+		json_t *v = json_object();
+		char *text;
+
+		json_object_set_new(v, "v", random_value(&seed, 4));
+		text = json_dumps(v, how[(size_t)i % mem_countof(how)]);
+		accepted(&any_object, text);
+		free(text);
+		json_decref(v);
+	}
+}
+
 /* ---- tokens ---- */
 
 static void random_objects(const struct constrainkit *k, int n)
@@ -271,6 +323,7 @@ int main(void)
 		cmocka_unit_test(a_byte_that_json_cannot_have_is_refused),
 		cmocka_unit_test(white_space_and_digits_come_to_an_end),
 		cmocka_unit_test(nesting_comes_to_an_end),
+		cmocka_unit_test(what_a_json_library_writes_is_accepted),
 		cmocka_unit_test(the_mask_is_what_the_grammar_takes_token_by_token),
 		cmocka_unit_test(the_answer_begins_after_the_reasoning),
 		cmocka_unit_test(random_tokens_of_the_tiny_model_make_objects),

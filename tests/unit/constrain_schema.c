@@ -191,6 +191,32 @@ static void patterns_are_kept(void **state)
 		check_row(&rows[i]);
 }
 
+/* More members that may be left out than are followed at once: the end, and those that come next, are among what is. */
+static void of_very_many_members_the_end_and_the_next_may_come(void **state)
+{
+	json_t *properties = json_object(), *schema = json_pack("{s:o}", "properties", properties);
+	struct constraint_options o = constrainkit_schema(schema);
+	struct buf text = { 0 };
+	bool end;
+
+	(void)state;
+	for (int i = 0; i < 1000; i++) {
+		buf_clear(&text);
+		buf_printf(&text, "m%d", i);
+		json_object_set_new(properties, buf_str(&text), json_pack("{s:s}", "type", "null"));
+	}
+	assert_int_equal(constrainkit_follow(&o, "{}", 2, &end), 2);
+	assert_true(end);
+	buf_clear(&text);
+	for (int i = 100; i < 1000; i += 150)
+		buf_printf(&text, "%s\"m%d\":null", i == 100 ? "{" : ",", i);
+	buf_addc(&text, '}');
+	assert_int_equal(constrainkit_follow(&o, text.data, text.len, &end), text.len);
+	assert_true(end);
+	buf_fini(&text);
+	json_decref(schema);
+}
+
 /* ---- refusals ---- */
 
 static void refused(json_t *schema, int rc, const char *why)
@@ -362,6 +388,7 @@ int main(void)
 		cmocka_unit_test(references_and_parts_are_put_together),
 		cmocka_unit_test(numbers_keep_to_their_bounds),
 		cmocka_unit_test(patterns_are_kept),
+		cmocka_unit_test(of_very_many_members_the_end_and_the_next_may_come),
 		cmocka_unit_test(what_is_not_understood_is_refused_with_its_path),
 		cmocka_unit_test(sixty_thousand_nested_groups_are_refused),
 		cmocka_unit_test(long_lists_of_words_cost_no_stack),
