@@ -61,7 +61,7 @@ static void a_byte_that_json_cannot_have_is_refused(void **state)
 		{ "{\"a\":0", "1}" }, { "{\"a\":", "+1" }, { "{\"a\":1.", "e1" }, { "{\"a\":-", "a" },
 		{ "{\"a\":\"", "\n\"}" }, { "{\"a\":\"", "\x01" }, { "{\"a\":\"\\", "x" }, { "{\"a\":\"\\u00", "g" },
 		{ "{\"a\":\"\\u000", "0" }, { "{\"a\":\"\\ud800", "x" }, { "{\"a\":\"\\uD", "c00" },
-		{ "{\"a\":\"\\ud800\\u", "0041" }, { "{\"a\":\"", "\x80" }, { "{\"a\":\"", "\xc0\x80" },
+		{ "{\"a\":\"\\ud800\\u", "0041" }, { "{\"a\":\"\\ud800\\ud", "7ff" }, { "{\"a\":\"", "\x80" }, { "{\"a\":\"", "\xc0\x80" },
 		{ "{\"a\":\"\xe0", "\x80" }, { "{\"a\":\"\xed", "\xa0\x80" }, { "{\"a\":\"\xf4", "\x90" },
 		{ "{\"a\":\"\xe2\x82", "\"" }, { "{\"a\":t", "t" }, { "{}", " " }, { "{}", "{" }, { "{\"a\":[1", "}" },
 		{ "{\"a\":[", ",1]" }, { "{'", "" }, { "{\"a\":NaN", "" },
@@ -271,6 +271,50 @@ static void the_mask_is_what_the_grammar_takes_token_by_token(void **state)
 	json_decref(tools);
 }
 
+/* A string of so many counted characters that states are forgotten on the way: the masks stay those of a constraint that
+ * was never asked before. */
+static void what_is_forgotten_changes_no_mask(void **state)
+{
+	const struct constrainkit *k = constrainkit_tiny();
+	json_t *schema = constrainkit_json("{'items':{'type':'string','minLength':9000,'maxLength':9990}}");
+	struct constraint_options o = constrainkit_schema(schema);
+	struct constraint *asked = NULL, *fresh = NULL;
+	struct token_ids ids = { 0 };
+	struct buf why = { 0 };
+	const uint64_t *a, *b;
+	int n = 0;
+
+	(void)state;
+	for (const char *p = "[\"a]"; *p; p++)
+		assert_int_equal(tokenizer_encode(k->tokenizer, p, 1, false, &ids), 0);
+	assert_int_equal(ids.n, 4);
+	assert_int_equal(constraint_new(k->vocab, &o, &asked, &why), 0);
+	assert_int_equal(constraint_new(k->vocab, &o, &fresh, &why), 0);
+	for (int i = 0; i < 9980; i++) {
+		int32_t t = ids.id[i < 2 ? i : 2];
+
+		assert_int_equal(constraint_mask(asked, &a, &why), 0);
+		if (i % 300 == 299 || i > 9970) {
+			assert_int_equal(constraint_mask(fresh, &b, &why), 0);
+			assert_memory_equal(a, b, (size_t)(k->n / 64) * sizeof *a);
+			n++;
+		}
+		assert_true(a[t / 64] >> (t % 64) & 1);
+		constraint_take(asked, t);
+		constraint_take(fresh, t);
+	}
+	assert_true(n > 30);
+	/* And what is around the string is still known. */
+	constraint_take(asked, ids.id[1]);
+	assert_int_equal(constraint_mask(asked, &a, &why), 0);
+	assert_true(a[ids.id[3] / 64] >> (ids.id[3] % 64) & 1);
+	assert_false(a[0] >> 1 & 1);
+	constraint_free(&asked);
+	constraint_free(&fresh);
+	token_ids_fini(&ids);
+	json_decref(schema);
+}
+
 /* Reasoning may be anything but an end or a tag; the answer begins after </think>. */
 static void the_answer_begins_after_the_reasoning(void **state)
 {
@@ -325,6 +369,7 @@ int main(void)
 		cmocka_unit_test(nesting_comes_to_an_end),
 		cmocka_unit_test(what_a_json_library_writes_is_accepted),
 		cmocka_unit_test(the_mask_is_what_the_grammar_takes_token_by_token),
+		cmocka_unit_test(what_is_forgotten_changes_no_mask),
 		cmocka_unit_test(the_answer_begins_after_the_reasoning),
 		cmocka_unit_test(random_tokens_of_the_tiny_model_make_objects),
 		cmocka_unit_test(random_tokens_of_flash_make_objects),

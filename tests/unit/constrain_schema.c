@@ -249,6 +249,8 @@ static void what_is_not_understood_is_refused_with_its_path(void **state)
 		{ "{'$ref':'#'}", RC_INVALID, "schema: refers to itself" },
 		{ "{'anyOf':[{'$ref':'#'},{'type':'null'}]}", RC_INVALID, "schema: refers" },
 		{ "{'allOf':[{'type':'string'},{'type':'null'}]}", RC_UNSUPPORTED, "schema.type: parts that say" },
+		{ "{'allOf':[{'properties':{'a':{}},'additionalProperties':false},{'properties':{'b':{}}}]}", RC_UNSUPPORTED,
+		  "schema: additionalProperties beside" },
 		{ "{'properties':{'a':{'$ref':'#'}},'required':['a']}", RC_INVALID, "schema: nothing satisfies it" },
 		{ "false", RC_INVALID, "schema: nothing satisfies it" }, { "{'enum':[]}", RC_INVALID, "schema.enum: " },
 		{ "{'minLength':3,'maxLength':2}", RC_INVALID, "schema.minLength: 3 is more" },
