@@ -81,9 +81,10 @@ class Calls(OnDaemon):
             kw = {"tools": [WEATHER], **kw}
             whole = self.chat(**kw).choices[0].message
             with self.client.chat.completions.stream(**self.settings(**kw)) as s:
-                list(s)
+                deltas = [e.arguments_delta for e in s if e.type == "tool_calls.function.arguments.delta"]
                 final = s.get_final_completion().choices[0]
             self.assertEqual(final.finish_reason, "tool_calls")
+            self.assertGreater(len(deltas), 4)  # while they are generated
             self.assertEqual([(c.function.name, c.function.arguments) for c in final.message.tool_calls],
                              [(c.function.name, c.function.arguments) for c in whole.tool_calls])
 
