@@ -91,7 +91,8 @@ static void anthropic_answer_quiet(void *form, struct buf *out)
 static void anthropic_answer_delta(struct anthropic_answer *a, const char *type, const char *key, json_t *value,
 	struct buf *out)
 {
-	anthropic_answer_send(out, json_pack("{s:s, s:i, s:{s:s, s:o}}", "type", "content_block_delta", "index", a->index,
+	anthropic_answer_send(out, json_pack("{s:s, s:i, s:{s:s, s:o}}", "type", "content_block_delta", "index",
+		a->index,
 		"delta", "type", type, key, value));
 }
 
@@ -203,7 +204,8 @@ static void anthropic_answer_add_thinking(const struct anthropic_answer *a, cons
 
 	anthropic_answer_sign(a, thinking, &signature);
 	anthropic_answer_add(content, json_pack("{s:s, s:o, s:o}", "type", "thinking", "thinking",
-		a->omit ? json_string("") : anthropic_answer_text(thinking), "signature", anthropic_answer_text(&signature)));
+		a->omit ? json_string("") : anthropic_answer_text(thinking), "signature",
+			anthropic_answer_text(&signature)));
 	buf_fini(&signature);
 }
 
@@ -248,6 +250,7 @@ static void anthropic_answer_free(void *form)
 }
 
 const struct answer_form anthropic_answer_form = {
-	anthropic_answer_begin, anthropic_answer_event, anthropic_answer_end, anthropic_answer_fail, anthropic_answer_quiet,
+	anthropic_answer_begin, anthropic_answer_event, anthropic_answer_end, anthropic_answer_fail,
+		anthropic_answer_quiet,
 	anthropic_answer_reply, anthropic_answer_free,
 };

@@ -15,7 +15,7 @@
 #define ANTHROPIC_BILLING "x-anthropic-billing-header:"
 
 /* One message being read. */
-struct anthropic_turn {
+struct anthropic_messages_turn {
 	struct history *h;
 	int index;              /* in messages */
 	bool assistant;
@@ -24,7 +24,7 @@ struct anthropic_turn {
 
 /* ---- text ---- */
 
-static const char *anthropic_system_text(const char *s)
+static const char *anthropic_messages_system_text(const char *s)
 {
 	const char *end;
 
@@ -35,7 +35,7 @@ static const char *anthropic_system_text(const char *s)
 }
 
 /* Texts in one message are told apart by a blank line, as the model's own encoder does it. */
-static void anthropic_join(struct buf *out, const char *s)
+static void anthropic_messages_join(struct buf *out, const char *s)
 {
 	if (out->len && *s)
 		buf_adds(out, "\n\n");
@@ -43,19 +43,20 @@ static void anthropic_join(struct buf *out, const char *s)
 }
 
 /* {"type": "text", "text": ...}: the text. */
-static int anthropic_text_block(const struct field_at *block, const char **ret_s, struct error *err)
+static int anthropic_messages_text_block(const struct field_at *block, const char **ret_s, struct error *err)
 {
 	const char *type = "text";
 	int rc = field_string(block, "type", &type, err);
 
 	if (!rc && strcmp(type, "text"))
-		rc = field_refuse(block, "type", err, RC_UNSUPPORTED, "\"%.40s\" blocks are not supported here, only text",
-			type);
+		rc = field_refuse(block, "type", err, RC_UNSUPPORTED,
+			"\"%.40s\" blocks are not supported here, only text", type);
 	return rc ? rc : ask_string(block, "text", ret_s, err);
 }
 
 /* A string or an array of text blocks. */
-static int anthropic_texts(const struct field_at *at, const char *key, bool front, struct buf *out, struct error *err)
+static int anthropic_messages_texts(const struct field_at *at, const char *key, bool front, struct buf *out,
+	struct error *err)
 {
 	json_t *v = field_any(at, key);
 	int rc = 0;
@@ -63,25 +64,27 @@ static int anthropic_texts(const struct field_at *at, const char *key, bool fron
 	if (v && !json_is_string(v) && !json_is_array(v))
 		return field_wrong_type(at, key, v, "a string or an array of text blocks", err);
 	if (json_is_string(v))
-		anthropic_join(out, front ? anthropic_system_text(json_string_value(v)) : json_string_value(v));
+		anthropic_messages_join(out, front ? anthropic_messages_system_text(json_string_value(v)) :
+			json_string_value(v));
 	for (size_t i = 0; !rc && i < json_array_size(v); i++) {
 		struct field_at block;
 		const char *s = NULL;
 
 		rc = field_element(at, key, v, i, &block, err);
 		if (!rc)
-			rc = anthropic_text_block(&block, &s, err);
+			rc = anthropic_messages_text_block(&block, &s, err);
 		if (!rc)
-			anthropic_join(out, front ? anthropic_system_text(s) : s);
+			anthropic_messages_join(out, front ? anthropic_messages_system_text(s) : s);
 	}
 	return rc;
 }
 
 /* In front, or, as clients may, between the others. */
-static int anthropic_system(const struct field_at *at, const char *key, int index, struct history *h, struct error *err)
+static int anthropic_messages_system(const struct field_at *at, const char *key, int index, struct history *h,
+	struct error *err)
 {
 	struct buf text = { 0 };
-	int rc = anthropic_texts(at, key, index == HISTORY_FRONT, &text, err);
+	int rc = anthropic_messages_texts(at, key, index == HISTORY_FRONT, &text, err);
 
 	if (!rc && text.len)
 		history_system(h, index, text.data, text.len);
@@ -91,9 +94,10 @@ static int anthropic_system(const struct field_at *at, const char *key, int inde
 
 /* ---- blocks ---- */
 
-typedef int anthropic_block_f(struct anthropic_turn *t, const struct field_at *block, struct error *err);
+typedef int anthropic_messages_block_f(struct anthropic_messages_turn *t, const struct field_at *block,
+	struct error *err);
 
-static void anthropic_flush(struct anthropic_turn *t)
+static void anthropic_messages_flush(struct anthropic_messages_turn *t)
 {
 	if (!t->text.len)
 		return;
@@ -101,7 +105,8 @@ static void anthropic_flush(struct anthropic_turn *t)
 	buf_clear(&t->text);
 }
 
-static int anthropic_block_text(struct anthropic_turn *t, const struct field_at *block, struct error *err)
+static int anthropic_messages_block_text(struct anthropic_messages_turn *t, const struct field_at *block,
+	struct error *err)
 {
 	const char *s = NULL;
 	int rc = ask_string(block, "text", &s, err);
@@ -109,12 +114,13 @@ static int anthropic_block_text(struct anthropic_turn *t, const struct field_at 
 	if (!rc && t->assistant)
 		history_text(t->h, t->index, s, strlen(s));
 	else if (!rc)
-		anthropic_join(&t->text, s);
+		anthropic_messages_join(&t->text, s);
 	return rc;
 }
 
 /* The text, or what a signature of ours holds when the client was not shown it. */
-static int anthropic_block_thinking(struct anthropic_turn *t, const struct field_at *block, struct error *err)
+static int anthropic_messages_block_thinking(struct anthropic_messages_turn *t, const struct field_at *block,
+	struct error *err)
 {
 	const char *s = NULL, *signature = "";
 	struct buf held = { 0 };
@@ -132,7 +138,8 @@ static int anthropic_block_thinking(struct anthropic_turn *t, const struct field
 }
 
 /* Only other servers make these, and only they can read them. */
-static int anthropic_block_redacted(struct anthropic_turn *t, const struct field_at *block, struct error *err)
+static int anthropic_messages_block_redacted(struct anthropic_messages_turn *t, const struct field_at *block,
+	struct error *err)
 {
 	const char *data;
 
@@ -140,7 +147,8 @@ static int anthropic_block_redacted(struct anthropic_turn *t, const struct field
 	return ask_string(block, "data", &data, err);
 }
 
-static int anthropic_block_use(struct anthropic_turn *t, const struct field_at *block, struct error *err)
+static int anthropic_messages_block_use(struct anthropic_messages_turn *t, const struct field_at *block,
+	struct error *err)
 {
 	const char *id, *name = NULL;
 	struct field_at input;
@@ -155,13 +163,31 @@ static int anthropic_block_use(struct anthropic_turn *t, const struct field_at *
 	return 0;
 }
 
+/* A search for tools found this one; all that the request has are offered anyway. */
+static int anthropic_messages_result_reference(const struct field_at *part, json_t *parts, struct error *err)
+{
+	const char *name;
+	struct buf text = { 0 };
+	int rc = ask_string(part, "tool_name", &name, err);
+
+	if (rc)
+		return rc;
+	buf_printf(&text, "The tool %s can be called.", name);
+	must_zero(json_array_append_new(parts, json_pack("{s:s, s:o}", "type", "text", "text",
+		error_text(text.data, text.len))));
+	buf_fini(&text);
+	return 0;
+}
+
 /* One block of what a tool gave: text as it is, anything else as its type, which the model's encoder mentions as
  * "[Unsupported image]": refusing it would end an agent's conversation, which has to send it again for ever. */
-static int anthropic_result_part(const struct field_at *part, json_t *parts, struct error *err)
+static int anthropic_messages_result_part(const struct field_at *part, json_t *parts, struct error *err)
 {
 	const char *type = NULL, *text = "";
 	int rc = ask_string(part, "type", &type, err);
 
+	if (!rc && !strcmp(type, "tool_reference"))
+		return anthropic_messages_result_reference(part, parts, err);
 	if (!rc && !strcmp(type, "text"))
 		rc = ask_string(part, "text", &text, err);
 	if (!rc)
@@ -169,7 +195,8 @@ static int anthropic_result_part(const struct field_at *part, json_t *parts, str
 	return rc;
 }
 
-static int anthropic_result_parts(const struct field_at *block, json_t *content, json_t *parts, struct error *err)
+static int anthropic_messages_result_parts(const struct field_at *block, json_t *content, json_t *parts,
+	struct error *err)
 {
 	int rc = 0;
 
@@ -180,13 +207,14 @@ static int anthropic_result_parts(const struct field_at *block, json_t *content,
 
 		rc = field_element(block, "content", content, i, &part, err);
 		if (!rc)
-			rc = anthropic_result_part(&part, parts, err);
+			rc = anthropic_messages_result_part(&part, parts, err);
 	}
 	return rc;
 }
 
 /* The model has no mark for a call that failed: a first line says so. */
-static int anthropic_block_result(struct anthropic_turn *t, const struct field_at *block, struct error *err)
+static int anthropic_messages_block_result(struct anthropic_messages_turn *t, const struct field_at *block,
+	struct error *err)
 {
 	json_t *content = field_any(block, "content"), *parts;
 	const char *id;
@@ -200,12 +228,12 @@ static int anthropic_block_result(struct anthropic_turn *t, const struct field_a
 	parts = json_array();
 	if (failed)
 		must_zero(json_array_append_new(parts, json_pack("{s:s, s:s}", "type", "text", "text", "[error]")));
-	rc = anthropic_result_parts(block, content, parts, err);
+	rc = anthropic_messages_result_parts(block, content, parts, err);
 	if (rc) {
 		json_decref(parts);
 		return rc;
 	}
-	anthropic_flush(t);
+	anthropic_messages_flush(t);
 	history_result(t->h, t->index, id, parts);
 	return 0;
 }
@@ -213,31 +241,31 @@ static int anthropic_block_result(struct anthropic_turn *t, const struct field_a
 static const struct {
 	const char *type;
 	bool user, assistant;
-	anthropic_block_f *read;
-} anthropic_blocks[] = {
-	{ "text", true, true, anthropic_block_text },
-	{ "thinking", false, true, anthropic_block_thinking },
-	{ "redacted_thinking", false, true, anthropic_block_redacted },
-	{ "tool_use", false, true, anthropic_block_use },
-	{ "tool_result", true, false, anthropic_block_result },
+	anthropic_messages_block_f *read;
+} anthropic_messages_blocks[] = {
+	{ "text", true, true, anthropic_messages_block_text },
+	{ "thinking", false, true, anthropic_messages_block_thinking },
+	{ "redacted_thinking", false, true, anthropic_messages_block_redacted },
+	{ "tool_use", false, true, anthropic_messages_block_use },
+	{ "tool_result", true, false, anthropic_messages_block_result },
 };
 
-static int anthropic_block(struct anthropic_turn *t, const struct field_at *block, struct error *err)
+static int anthropic_messages_block(struct anthropic_messages_turn *t, const struct field_at *block, struct error *err)
 {
 	const char *type = NULL;
 	int rc = ask_string(block, "type", &type, err);
 
-	for (size_t i = 0; !rc && i < mem_countof(anthropic_blocks); i++)
-		if (!strcmp(type, anthropic_blocks[i].type) &&
-			(t->assistant ? anthropic_blocks[i].assistant : anthropic_blocks[i].user))
-			return anthropic_blocks[i].read(t, block, err);
+	for (size_t i = 0; !rc && i < mem_countof(anthropic_messages_blocks); i++)
+		if (!strcmp(type, anthropic_messages_blocks[i].type) &&
+			(t->assistant ? anthropic_messages_blocks[i].assistant : anthropic_messages_blocks[i].user))
+			return anthropic_messages_blocks[i].read(t, block, err);
 	return rc ? rc : field_refuse(block, "type", err, RC_UNSUPPORTED,
 		"\"%.40s\" blocks are not supported in %s message", type, t->assistant ? "an assistant's" : "a user's");
 }
 
 /* ---- messages ---- */
 
-static int anthropic_content(struct anthropic_turn *t, const struct field_at *m, struct error *err)
+static int anthropic_messages_content(struct anthropic_messages_turn *t, const struct field_at *m, struct error *err)
 {
 	json_t *content = field_any(m, "content");
 	int rc = 0;
@@ -255,27 +283,27 @@ static int anthropic_content(struct anthropic_turn *t, const struct field_at *m,
 
 		rc = field_element(m, "content", content, i, &block, err);
 		if (!rc)
-			rc = anthropic_block(t, &block, err);
+			rc = anthropic_messages_block(t, &block, err);
 	}
 	return rc;
 }
 
-static int anthropic_message(struct history *h, int index, const struct field_at *m, struct error *err)
+static int anthropic_messages_one(struct history *h, int index, const struct field_at *m, struct error *err)
 {
-	struct anthropic_turn t = { .h = h, .index = index };
+	struct anthropic_messages_turn t = { .h = h, .index = index };
 	const char *role = NULL;
 	int rc = ask_string(m, "role", &role, err);
 
 	if (rc)
 		return rc;
 	if (!strcmp(role, "system"))
-		return anthropic_system(m, "content", index, h, err);
+		return anthropic_messages_system(m, "content", index, h, err);
 	t.assistant = !strcmp(role, "assistant");
 	if (!t.assistant && strcmp(role, "user"))
 		return field_refuse(m, "role", err, RC_INVALID, "\"%.40s\" is none of user, assistant, system", role);
-	rc = anthropic_content(&t, m, err);
+	rc = anthropic_messages_content(&t, m, err);
 	if (!rc)
-		anthropic_flush(&t);
+		anthropic_messages_flush(&t);
 	buf_fini(&t.text);
 	return rc;
 }
@@ -285,7 +313,8 @@ int anthropic_messages_parse(const struct field_at *b, struct history *h, struct
 	json_t *list = NULL;
 	int rc;
 
-	if ((rc = anthropic_system(b, "system", HISTORY_FRONT, h, err)) || (rc = field_array(b, "messages", &list, err)))
+	if ((rc = anthropic_messages_system(b, "system", HISTORY_FRONT, h, err)) || (rc = field_array(b, "messages",
+		&list, err)))
 		return rc;
 	if (!list)
 		return field_refuse(b, "messages", err, RC_INVALID, "missing");
@@ -298,7 +327,7 @@ int anthropic_messages_parse(const struct field_at *b, struct history *h, struct
 
 		rc = field_element(b, "messages", list, i, &m, err);
 		if (!rc)
-			rc = anthropic_message(h, (int)i, &m, err);
+			rc = anthropic_messages_one(h, (int)i, &m, err);
 	}
 	return rc;
 }

@@ -76,7 +76,7 @@ static int anthropic_request_output(const struct field_at *b, struct anthropic_r
 static const struct {
 	const char *type;
 	bool thinking;
-} anthropic_thinking[] = {
+} anthropic_request_thinkings[] = {
 	{ "enabled", true }, { "adaptive", true }, { "between_tools", true }, { "disabled", false },
 };
 
@@ -85,9 +85,9 @@ static int anthropic_request_thinking_type(const struct field_at *t, struct anth
 	const char *type = NULL;
 	int rc = ask_string(t, "type", &type, err);
 
-	for (size_t i = 0; !rc && i < mem_countof(anthropic_thinking); i++)
-		if (!strcmp(type, anthropic_thinking[i].type)) {
-			r->spec.thinking = anthropic_thinking[i].thinking;
+	for (size_t i = 0; !rc && i < mem_countof(anthropic_request_thinkings); i++)
+		if (!strcmp(type, anthropic_request_thinkings[i].type)) {
+			r->spec.thinking = anthropic_request_thinkings[i].thinking;
 			return 0;
 		}
 	return rc ? rc : field_refuse(t, "type", err, RC_INVALID,
@@ -108,7 +108,8 @@ static int anthropic_request_thinking(const struct field_at *b, struct anthropic
 		return rc;
 	r->omit = !strcmp(display, "omitted");
 	if (!r->omit && strcmp(display, "summarized"))
-		return field_refuse(&t, "display", err, RC_INVALID, "\"%.40s\" is neither summarized nor omitted", display);
+		return field_refuse(&t, "display", err, RC_INVALID, "\"%.40s\" is neither summarized nor omitted",
+			display);
 	return 0;
 }
 
@@ -135,7 +136,8 @@ int anthropic_request_parse(const struct exchange *x, json_t *body, bool countin
 	struct error *err)
 {
 	struct field_at at = { body, "" };
-	struct anthropic_request r = { .spec = { .parse = true }, .history = { .list = "messages", .front = "system" } };
+	struct anthropic_request r = { .spec = { .parse = true }, .history = { .list = "messages",
+		.front = "system" } };
 	int rc;
 
 	gen_sampling_init(x->engine, &r.spec.sampling);

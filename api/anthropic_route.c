@@ -4,25 +4,8 @@
 #include "api/anthropic_answer.h"
 #include "api/anthropic_request.h"
 #include "api/ask.h"
-#include "api/body.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
-
-typedef int anthropic_route_f(struct exchange *x, json_t *body, struct error *err);
-
-static void anthropic_route_run(struct exchange *x, anthropic_route_f *f)
-{
-	struct error err = { 0 };
-	json_t *body = NULL;
-	int rc = body_parse(x->body, x->body_len, &body, &err);
-
-	if (!rc)
-		rc = f(x, body, &err);
-	if (rc)
-		exchange_fail(x, &err);
-	error_fini(&err);
-	json_decref(body);
-}
 
 static int anthropic_route_answer(struct exchange *x, json_t *body, struct error *err)
 {
@@ -44,7 +27,7 @@ static int anthropic_route_answer(struct exchange *x, json_t *body, struct error
 
 void anthropic_route(struct exchange *x)
 {
-	anthropic_route_run(x, anthropic_route_answer);
+	ask_run(x, anthropic_route_answer);
 }
 
 static int anthropic_route_tokens(struct exchange *x, json_t *body, struct error *err)
@@ -67,7 +50,7 @@ static int anthropic_route_tokens(struct exchange *x, json_t *body, struct error
 	return rc;
 }
 
-void anthropic_count(struct exchange *x)
+void anthropic_route_count(struct exchange *x)
 {
-	anthropic_route_run(x, anthropic_route_tokens);
+	ask_run(x, anthropic_route_tokens);
 }

@@ -12,7 +12,7 @@
 
 /* {"name", "description", "input_schema"}; those with a type other than "custom" are tools that Anthropic's servers
  * run, or that its models know without a schema. */
-static int anthropic_tool(const struct field_at *t, json_t *tools, struct error *err)
+static int anthropic_tools_one(const struct field_at *t, json_t *tools, struct error *err)
 {
 	const char *type = "custom", *name = NULL, *description = NULL;
 	struct field_at schema;
@@ -20,7 +20,8 @@ static int anthropic_tool(const struct field_at *t, json_t *tools, struct error 
 	int rc = field_string(t, "type", &type, err);
 
 	if (!rc && strcmp(type, "custom"))
-		rc = field_refuse(t, "type", err, RC_UNSUPPORTED, "\"%.60s\" tools are not supported, only those with an "
+		rc = field_refuse(t, "type", err, RC_UNSUPPORTED,
+			"\"%.60s\" tools are not supported, only those with an "
 			"input_schema", type);
 	if (rc || (rc = ask_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
 		(rc = field_object(t, "input_schema", &schema, err)) || (rc = field_bool(t, "strict", &strict, err)))
@@ -31,7 +32,7 @@ static int anthropic_tool(const struct field_at *t, json_t *tools, struct error 
 	return 0;
 }
 
-static int anthropic_tools(const struct field_at *b, json_t **ret_tools, struct error *err)
+static int anthropic_tools_list(const struct field_at *b, json_t **ret_tools, struct error *err)
 {
 	json_t *list = NULL, *tools;
 	int rc = field_array(b, "tools", &list, err);
@@ -46,7 +47,7 @@ static int anthropic_tools(const struct field_at *b, json_t **ret_tools, struct 
 
 		rc = field_element(b, "tools", list, i, &t, err);
 		if (!rc)
-			rc = anthropic_tool(&t, tools, err);
+			rc = anthropic_tools_one(&t, tools, err);
 	}
 	*ret_tools = tools;
 	return rc;
@@ -55,31 +56,32 @@ static int anthropic_tools(const struct field_at *b, json_t **ret_tools, struct 
 static const struct {
 	const char *type;
 	enum gen_calls calls;
-} anthropic_choices[] = {
-	{ "auto", GEN_CALLS_AUTO }, { "any", GEN_CALLS_REQUIRED }, { "tool", GEN_CALLS_NAMED }, { "none", GEN_CALLS_NONE },
+} anthropic_tools_choices[] = {
+	{ "auto", GEN_CALLS_AUTO }, { "any", GEN_CALLS_REQUIRED }, { "tool", GEN_CALLS_NAMED }, { "none",
+		GEN_CALLS_NONE },
 };
 
-static int anthropic_choice_type(const struct field_at *c, enum gen_calls *ret_calls, struct error *err)
+static int anthropic_tools_choice_type(const struct field_at *c, enum gen_calls *ret_calls, struct error *err)
 {
 	const char *type = NULL;
 	int rc = ask_string(c, "type", &type, err);
 
-	for (size_t i = 0; !rc && i < mem_countof(anthropic_choices); i++)
-		if (!strcmp(type, anthropic_choices[i].type)) {
-			*ret_calls = anthropic_choices[i].calls;
+	for (size_t i = 0; !rc && i < mem_countof(anthropic_tools_choices); i++)
+		if (!strcmp(type, anthropic_tools_choices[i].type)) {
+			*ret_calls = anthropic_tools_choices[i].calls;
 			return 0;
 		}
 	return rc ? rc : field_refuse(c, "type", err, RC_INVALID, "\"%.40s\" is none of auto, any, tool, none", type);
 }
 
-static int anthropic_choice(const struct field_at *b, struct anthropic_request *r, struct error *err)
+static int anthropic_tools_choice(const struct field_at *b, struct anthropic_request *r, struct error *err)
 {
 	struct field_at c;
 	int rc = field_object(b, "tool_choice", &c, err);
 
 	if (rc || !c.object)
 		return rc;
-	if ((rc = anthropic_choice_type(&c, &r->spec.calls, err)) ||
+	if ((rc = anthropic_tools_choice_type(&c, &r->spec.calls, err)) ||
 		(rc = field_bool(&c, "disable_parallel_tool_use", &r->spec.one_call, err)))
 		return rc;
 	if (r->spec.calls == GEN_CALLS_REQUIRED && !r->tools)
@@ -94,10 +96,10 @@ static int anthropic_choice(const struct field_at *b, struct anthropic_request *
 
 int anthropic_tools_parse(const struct field_at *b, struct anthropic_request *r, struct error *err)
 {
-	int rc = anthropic_tools(b, &r->tools, err);
+	int rc = anthropic_tools_list(b, &r->tools, err);
 
 	if (!rc)
-		rc = anthropic_choice(b, r, err);
+		rc = anthropic_tools_choice(b, r, err);
 	if (!rc && r->spec.calls == GEN_CALLS_NONE) {
 		json_decref(r->tools);
 		r->tools = NULL;

@@ -2,6 +2,7 @@
  * ask.c - the request fields that several protocols have under names of their own.
  * Threads: any. Locks: none. */
 #include "api/ask.h"
+#include "api/body.h"
 #include "api/chat_request.h"
 #include "api/chat_tools.h"
 #include "api/exchange.h"
@@ -13,6 +14,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void ask_run(struct exchange *x, ask_f *f)
+{
+	struct error err = { 0 };
+	json_t *body = NULL;
+	int rc = body_parse(x->body, x->body_len, &body, &err);
+
+	if (!rc)
+		rc = f(x, body, &err);
+	if (rc)
+		exchange_fail(x, &err);
+	error_fini(&err);
+	json_decref(body);
+}
 
 int ask_model(const struct exchange *x, const struct field_at *b, bool required, struct error *err)
 {

@@ -9,6 +9,10 @@
 
 struct exchange;
 
+typedef int ask_f(struct exchange *x, json_t *body, struct error *err);
+/* Has f answer the request's body, a JSON object; replies with the error when it does not. */
+void ask_run(struct exchange *x, ask_f *f);
+
 /* "model": the served model's name, or one that model_aliases has. RC_NOT_FOUND. */
 int ask_model(const struct exchange *x, const struct field_at *b, bool required, struct error *err);
 /* An array of stop strings. *ret_stop is malloc'd, its strings are the body's. */

@@ -26,7 +26,8 @@ static json_t *responses_answer_usage(const struct gen_usage *u)
 static json_t *responses_answer_object(const struct responses_answer *a, const char *status,
 	const struct gen_usage *usage)
 {
-	json_t *o = json_pack("{s:s, s:s, s:I, s:s, s:b, s:n, s:n, s:s, s:O, s:o}", "id", a->x->id, "object", "response",
+	json_t *o = json_pack("{s:s, s:s, s:I, s:s, s:b, s:n, s:n, s:s, s:O, s:o}", "id", a->x->id, "object",
+		"response",
 		"created_at", (json_int_t)a->created, "status", status, "background", 0, "error", "incomplete_details",
 		"model", engine_model_name(a->x->engine), "output", a->output, "usage",
 		usage ? responses_answer_usage(usage) : json_null());
@@ -83,7 +84,8 @@ static void responses_answer_end(void *form, const struct gen_usage *usage, stru
 	struct responses_answer *a = form;
 
 	(void)usage;
-	responses_answer_tell(a, a->complete ? "response.completed" : "response.incomplete", json_incref(a->finished), out);
+	responses_answer_tell(a, a->complete ? "response.completed" : "response.incomplete", json_incref(a->finished),
+		out);
 }
 
 /* What clients know by name of what can go wrong this late, else our own. */

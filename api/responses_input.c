@@ -74,7 +74,8 @@ static int responses_input_message(struct history *h, int from, const struct fie
 		return rc;
 	assistant = !strcmp(role, "assistant");
 	if (!assistant && strcmp(role, "user") && strcmp(role, "system") && strcmp(role, "developer"))
-		return field_refuse(item, "role", err, RC_INVALID, "\"%.40s\" is none of user, assistant, system, developer",
+		return field_refuse(item, "role", err, RC_INVALID,
+			"\"%.40s\" is none of user, assistant, system, developer",
 			role);
 	if (!field_any(item, "content"))
 		return field_refuse(item, "content", err, RC_INVALID, "missing");

@@ -18,13 +18,14 @@ static const struct responses_items_kind {
 	{ "response.content_part.added", "response.reasoning_text.delta", "response.reasoning_text.done",
 	  "response.content_part.done", "content_index", "reasoning_text", "text" },
 	{ "response.reasoning_summary_part.added", "response.reasoning_summary_text.delta",
-	  "response.reasoning_summary_text.done", "response.reasoning_summary_part.done", "summary_index", "summary_text",
-	  "text" },
+	  "response.reasoning_summary_text.done", "response.reasoning_summary_part.done", "summary_index",
+	  "summary_text", "text" },
 	{ "response.content_part.added", "response.output_text.delta", "response.output_text.done",
 	  "response.content_part.done", "content_index", "output_text", "text" },
 	{ NULL, "response.function_call_arguments.delta", "response.function_call_arguments.done", NULL, NULL, NULL,
 	  "arguments" },
-	{ NULL, "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", NULL, NULL, NULL, "input" },
+	{ NULL, "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", NULL, NULL, NULL,
+	  "input" },
 };
 enum { KIND_REASONING, KIND_SUMMARY, KIND_TEXT, KIND_FUNCTION, KIND_CUSTOM };
 
@@ -64,7 +65,8 @@ static json_t *responses_items_text(const struct responses_answer *a)
 static json_t *responses_items_about(const struct responses_answer *a, const char *type)
 {
 	const struct responses_items_kind *k = responses_items_kind(a);
-	json_t *e = json_pack("{s:s, s:O, s:i}", "type", type, "item_id", json_object_get(a->item, "id"), "output_index",
+	json_t *e = json_pack("{s:s, s:O, s:i}", "type", type, "item_id", json_object_get(a->item, "id"),
+		"output_index",
 		a->index);
 
 	must(e);
@@ -99,7 +101,8 @@ static void responses_items_tell_part(struct responses_answer *a, const char *ty
 
 static void responses_items_tell(struct responses_answer *a, const char *type, struct buf *out)
 {
-	responses_items_send(a, out, json_pack("{s:s, s:i, s:O}", "type", type, "output_index", a->index, "item", a->item));
+	responses_items_send(a, out, json_pack("{s:s, s:i, s:O}", "type", type, "output_index", a->index, "item",
+		a->item));
 }
 
 /* Begins an item; takes over it. */

@@ -58,7 +58,8 @@ static int responses_request_text(const struct field_at *b, struct responses_req
 	if (!strcmp(type, "json_schema"))
 		return responses_request_schema(&f, r, err);
 	if (strcmp(type, "text") && strcmp(type, "json_object"))
-		return field_refuse(&f, "type", err, RC_UNSUPPORTED, "\"%.40s\" is none of text, json_object, json_schema",
+		return field_refuse(&f, "type", err, RC_UNSUPPORTED,
+			"\"%.40s\" is none of text, json_object, json_schema",
 			type);
 	r->spec.format = strcmp(type, "text") ? GEN_FORMAT_JSON_OBJECT : GEN_FORMAT_TEXT;
 	return 0;
@@ -94,7 +95,8 @@ static int responses_request_include(const struct field_at *b, struct responses_
 		if (!json_is_string(v))
 			return field_wrong_type(b, name, v, "a string", err);
 		if (!strcmp(json_string_value(v), "message.output_text.logprobs"))
-			return field_refuse(b, name, err, RC_UNSUPPORTED, "use /v1/chat/completions for log-probabilities");
+			return field_refuse(b, name, err, RC_UNSUPPORTED,
+				"use /v1/chat/completions for log-probabilities");
 		/* The others ask for what the service's own tools gave. */
 		r->encrypted |= !strcmp(json_string_value(v), "reasoning.encrypted_content");
 	}
@@ -162,7 +164,8 @@ static void responses_request_echo(struct responses_request *r, const struct fie
 		json_t *otherwise;
 	} repeated[] = {
 		{ "instructions", json_null() }, { "max_output_tokens", json_null() }, { "metadata", json_object() },
-		{ "previous_response_id", json_null() }, { "tool_choice", json_string("auto") }, { "user", json_null() },
+		{ "previous_response_id", json_null() }, { "tool_choice", json_string("auto") }, { "user",
+			json_null() },
 		{ "text", json_pack("{s:{s:s}}", "format", "type", "text") }, { "truncation", json_string("disabled") },
 		{ "reasoning", json_pack("{s:n, s:n}", "effort", "summary") },
 		{ "temperature", json_real((double)r->spec.sampling.temperature) },

@@ -2,7 +2,6 @@
  * responses_route.c - OpenAI's /v1/responses: made, read again, forgotten, and counted.
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
 #include "api/ask.h"
-#include "api/body.h"
 #include "api/responses_answer.h"
 #include "api/responses_request.h"
 #include "api/responses_store.h"
@@ -10,22 +9,6 @@
 #include "engine/base/must.h"
 
 #include <time.h>
-
-typedef int responses_route_f(struct exchange *x, json_t *body, struct error *err);
-
-static void responses_route_run(struct exchange *x, responses_route_f *f)
-{
-	struct error err = { 0 };
-	json_t *body = NULL;
-	int rc = body_parse(x->body, x->body_len, &body, &err);
-
-	if (!rc)
-		rc = f(x, body, &err);
-	if (rc)
-		exchange_fail(x, &err);
-	error_fini(&err);
-	json_decref(body);
-}
 
 static int responses_route_answer(struct exchange *x, json_t *body, struct error *err)
 {
@@ -49,7 +32,7 @@ static int responses_route_answer(struct exchange *x, json_t *body, struct error
 
 void responses_route(struct exchange *x)
 {
-	responses_route_run(x, responses_route_answer);
+	ask_run(x, responses_route_answer);
 }
 
 static int responses_route_tokens(struct exchange *x, json_t *body, struct error *err)
@@ -72,9 +55,9 @@ static int responses_route_tokens(struct exchange *x, json_t *body, struct error
 	return rc;
 }
 
-void responses_count(struct exchange *x)
+void responses_route_count(struct exchange *x)
 {
-	responses_route_run(x, responses_route_tokens);
+	ask_run(x, responses_route_tokens);
 }
 
 /* ---- those that are kept ---- */
@@ -99,12 +82,12 @@ static void responses_route_kept(struct exchange *x, bool forget)
 	error_fini(&err);
 }
 
-void responses_show(struct exchange *x)
+void responses_route_show(struct exchange *x)
 {
 	responses_route_kept(x, false);
 }
 
-void responses_forget(struct exchange *x)
+void responses_route_forget(struct exchange *x)
 {
 	responses_route_kept(x, true);
 }

@@ -43,7 +43,8 @@ static int responses_store_find(const struct exchange *x, const char *id, json_t
 	if (!rc && !responses_store_may_read(x, json_object_get(kept, "owner")))
 		rc = RC_NOT_FOUND;
 	if (rc) {
-		rc = error_set(err, RC_NOT_FOUND, param, "%s%sno response \"%.64s\" is kept", param, *param ? ": " : "", id);
+		rc = error_set(err, RC_NOT_FOUND, param, "%s%sno response \"%.64s\" is kept", param, *param ? ": " :
+			"", id);
 	} else {
 		*ret_response = json_incref(json_object_get(kept, "response"));
 		if (ret_messages)

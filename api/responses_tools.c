@@ -12,7 +12,8 @@
 
 /* What a service of OpenAI's would run. Clients offer these with every request; a model need not use them. */
 static const char *const responses_tools_left_out[] = {
-	"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11", "image_generation",
+	"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11",
+		"image_generation",
 };
 
 void responses_tools_name(const char *space, const char *name, struct buf *out)
@@ -52,8 +53,8 @@ static int responses_tools_function(const struct field_at *t, const char *space,
 	return 0;
 }
 
-/* A tool whose input is text of any kind: a function with one string, which calls are held to. A grammar for it is told,
- * not enforced. */
+/* A tool whose input is text of any kind: a function with one string, which calls are held to. A grammar for it is
+ * told, not enforced. */
 static int responses_tools_custom(const struct field_at *t, struct responses_request *r, struct error *err)
 {
 	const char *name = NULL, *description = "", *grammar = NULL;
@@ -118,7 +119,8 @@ static int responses_tools_one(const struct field_at *t, struct responses_reques
 	else if (!strcmp(type, "namespace"))
 		rc = responses_tools_namespace(t, r, err);
 	else
-		rc = field_refuse(t, "type", err, RC_UNSUPPORTED, "\"%.60s\" tools are not supported, only function, custom "
+		rc = field_refuse(t, "type", err, RC_UNSUPPORTED,
+			"\"%.60s\" tools are not supported, only function, custom "
 			"and namespace", type);
 	must_zero(json_array_append(echo, t->object));
 	return rc;
@@ -222,7 +224,8 @@ static int responses_tools_choice_object(const struct field_at *b, struct respon
 	if (!strcmp(type, "allowed_tools"))
 		return responses_tools_allowed(&c, r, err);
 	if (strcmp(type, "function") && strcmp(type, "custom"))
-		return field_refuse(&c, "type", err, RC_UNSUPPORTED, "\"%.60s\" is none of function, custom, allowed_tools",
+		return field_refuse(&c, "type", err, RC_UNSUPPORTED,
+			"\"%.60s\" is none of function, custom, allowed_tools",
 			type);
 	r->spec.calls = GEN_CALLS_NAMED;
 	return responses_tools_chosen(&c, r, &r->spec.function, err);

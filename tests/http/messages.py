@@ -67,6 +67,10 @@ CONVERSATIONS = [
                    {"role": "user", "content": [{**RESULT, "content": [{"type": "image", "source": {}}]}]}]},
      [USER, {"role": "assistant", "content": "", "tool_calls": [call({"city": "Milan"})]},
       {"role": "tool", "tool_call_id": "toolu_1", "content": [{"type": "image", "text": ""}]}]),
+    ({"messages": [USER, {"role": "assistant", "content": [USE]},
+                   {"role": "user", "content": [{**RESULT, "content": [{"type": "tool_reference", "tool_name": "f"}]}]}]},
+     [USER, {"role": "assistant", "content": "", "tool_calls": [call({"city": "Milan"})]},
+      {"role": "tool", "tool_call_id": "toolu_1", "content": [text("The tool f can be called.")]}]),
     # Thinking of earlier turns is the assistant's reasoning, whoever signed it; redacted thinking nobody here can read.
     ({"messages": [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "EqQB=="}, text("A")]}, USER]},
      [USER, {"role": "assistant", "content": "A", "reasoning_content": "hm"}, USER]),
