@@ -92,8 +92,7 @@ static void anthropic_answer_delta(struct anthropic_answer *a, const char *type,
 	struct buf *out)
 {
 	anthropic_answer_send(out, json_pack("{s:s, s:i, s:{s:s, s:o}}", "type", "content_block_delta", "index",
-		a->index,
-		"delta", "type", type, key, value));
+		a->index, "delta", "type", type, key, value));
 }
 
 static void anthropic_answer_close(struct anthropic_answer *a, struct buf *out)
@@ -192,21 +191,17 @@ static void anthropic_answer_fail(void *form, const struct error *err, struct bu
 
 /* ---- whole ---- */
 
-static void anthropic_answer_add(json_t *content, json_t *block)
-{
-	must(block);
-	must_zero(json_array_append_new(content, block));
-}
-
-static void anthropic_answer_add_thinking(const struct anthropic_answer *a, const struct buf *thinking, json_t *content)
+static json_t *anthropic_answer_thinking(const struct anthropic_answer *a, const struct buf *thinking)
 {
 	struct buf signature = { 0 };
+	json_t *block;
 
 	anthropic_answer_sign(a, thinking, &signature);
-	anthropic_answer_add(content, json_pack("{s:s, s:o, s:o}", "type", "thinking", "thinking",
+	block = json_pack("{s:s, s:o, s:o}", "type", "thinking", "thinking",
 		a->omit ? json_string("") : anthropic_answer_text(thinking), "signature",
-			anthropic_answer_text(&signature)));
+		anthropic_answer_text(&signature));
 	buf_fini(&signature);
+	return block;
 }
 
 /* Numbers that JSON's readers here cannot hold (1e999) leave only the text. */
@@ -220,21 +215,37 @@ static json_t *anthropic_answer_input(const struct buf *arguments)
 	return json_pack("{s:o}", "arguments", anthropic_answer_text(arguments));
 }
 
+static json_t *anthropic_answer_use(const struct collect_call *call)
+{
+	return json_pack("{s:s, s:s, s:o, s:o}", "type", "tool_use", "id", call->id, "name",
+		error_text(call->name, strlen(call->name)), "input", anthropic_answer_input(&call->arguments));
+}
+
+static json_t *anthropic_answer_block(const struct anthropic_answer *a, const struct collect *c,
+	const struct collect_part *p)
+{
+	const struct buf *all = p->kind == GEN_EV_REASONING ? &c->reasoning : &c->content;
+	struct buf piece = { .len = p->len };
+
+	if (p->kind == GEN_EV_TOOL_END)
+		return anthropic_answer_use(&c->call[p->call]);
+	piece.data = all->data + p->from;
+	if (p->kind == GEN_EV_REASONING)
+		return anthropic_answer_thinking(a, &piece);
+	return json_pack("{s:s, s:o}", "type", "text", "text", error_text(piece.data, piece.len));
+}
+
 static json_t *anthropic_answer_reply(void *form, const struct collect *c, int n, const struct gen_usage *usage)
 {
 	struct anthropic_answer *a = form;
-	json_t *content = json_array(), *o;
+	json_t *content = json_array(), *block, *o;
 
 	must(n == 1);
-	if (c->reasoning.len)
-		anthropic_answer_add_thinking(a, &c->reasoning, content);
-	if (c->content.len)
-		anthropic_answer_add(content, json_pack("{s:s, s:o}", "type", "text", "text",
-			anthropic_answer_text(&c->content)));
-	for (int i = 0; i < c->n_calls; i++)
-		anthropic_answer_add(content, json_pack("{s:s, s:s, s:o, s:o}", "type", "tool_use", "id", c->call[i].id,
-			"name", error_text(c->call[i].name, strlen(c->call[i].name)), "input",
-			anthropic_answer_input(&c->call[i].arguments)));
+	for (int i = 0; i < c->n_parts; i++) {
+		block = anthropic_answer_block(a, c, &c->part[i]);
+		must(block);
+		must_zero(json_array_append_new(content, block));
+	}
 	o = anthropic_answer_message(a, content, usage);
 	anthropic_answer_stop(a, o, c->finish, buf_str(&c->detail), c->stop);
 	return o;
@@ -251,6 +262,5 @@ static void anthropic_answer_free(void *form)
 
 const struct answer_form anthropic_answer_form = {
 	anthropic_answer_begin, anthropic_answer_event, anthropic_answer_end, anthropic_answer_fail,
-		anthropic_answer_quiet,
-	anthropic_answer_reply, anthropic_answer_free,
+	anthropic_answer_quiet, anthropic_answer_reply, anthropic_answer_free,
 };

@@ -24,6 +24,26 @@ static void collect_call_fini(struct collect_call *call)
 	*call = (struct collect_call){ 0 };
 }
 
+static struct collect_part *collect_new_part(struct collect *c, enum gen_event_kind kind)
+{
+	c->part = collect_room(c->part, c->n_parts, sizeof *c->part);
+	c->part[c->n_parts] = (struct collect_part){ .kind = kind };
+	c->parted = kind == GEN_EV_TOOL_END;
+	return &c->part[c->n_parts++];
+}
+
+static void collect_text(struct collect *c, const struct gen_event *ev, struct buf *all)
+{
+	struct collect_part *last = c->n_parts && !c->parted ? &c->part[c->n_parts - 1] : NULL;
+
+	if (!last || last->kind != ev->kind) {
+		last = collect_new_part(c, ev->kind);
+		last->from = all->len;
+	}
+	buf_add(all, ev->text, ev->len);
+	last->len = all->len - last->from;
+}
+
 static void collect_begin_call(struct collect *c, const struct gen_event *ev)
 {
 	if (c->open)
@@ -32,14 +52,14 @@ static void collect_begin_call(struct collect *c, const struct gen_event *ev)
 		c->call = collect_room(c->call, c->n_calls, sizeof *c->call);
 	c->call[c->n_calls] = (struct collect_call){ .id = mem_strdup(ev->tool_id ? ev->tool_id : ""),
 						     .name = mem_strdup(ev->text) };
-	c->open = true;
+	c->open = c->parted = true;
 }
 
 static void collect_end_call(struct collect *c)
 {
 	must(c->open);
 	c->open = false;
-	c->n_calls++;
+	collect_new_part(c, GEN_EV_TOOL_END)->call = c->n_calls++;
 }
 
 /* Keeps the event itself. */
@@ -64,8 +84,8 @@ bool collect_add(struct collect *c, struct gen_event *ev)
 {
 	must(!c->ended);
 	switch (ev->kind) {
-	case GEN_EV_REASONING: buf_add(&c->reasoning, ev->text, ev->len); break;
-	case GEN_EV_CONTENT: buf_add(&c->content, ev->text, ev->len); break;
+	case GEN_EV_REASONING: collect_text(c, ev, &c->reasoning); break;
+	case GEN_EV_CONTENT: collect_text(c, ev, &c->content); break;
 	case GEN_EV_TOOL_BEGIN: collect_begin_call(c, ev); break;
 	case GEN_EV_TOOL_ARGS: buf_add(&c->call[c->n_calls].arguments, ev->text, ev->len); break;
 	case GEN_EV_TOOL_END: collect_end_call(c); break;
@@ -84,6 +104,7 @@ void collect_fini(struct collect *c)
 		gen_event_fini(&c->logprob[i]);
 	free(c->call);
 	free(c->logprob);
+	free(c->part);
 	buf_fini(&c->reasoning);
 	buf_fini(&c->content);
 	buf_fini(&c->detail);

@@ -14,18 +14,27 @@ struct collect_call {
 	struct buf arguments;           /* JSON text */
 };
 
+/* What came one after the other: a piece of the reasoning or the content, or a whole call. */
+struct collect_part {
+	enum gen_event_kind kind;       /* REASONING, CONTENT, TOOL_END */
+	size_t from, len;               /* of the text */
+	int call;
+};
+
 /* Zero-initialise. */
 struct collect {
 	struct buf reasoning, content;
 	/* Whole calls only: whoever gets a whole answer may run what stands here, so one that was cut off stays out. */
 	struct collect_call *call; int n_calls;
 	struct gen_event *logprob; int n_logprobs; /* GEN_EV_LOGPROB each */
+	struct collect_part *part; int n_parts; /* in order, for the protocols that have one */
 	bool ended;
 	enum gen_finish finish;
 	int stop;                       /* index of the stop string that ended it; -1 */
 	struct buf detail;              /* of the finish */
 	struct error error;             /* rc != 0: the generation was cancelled or failed */
 	bool open;                      /* internal: call[n_calls] has begun and is no whole call yet */
+	bool parted;                    /* internal: the next text is a part of its own */
 };
 
 /* Takes the event in and finishes it; true after the FINISH. */

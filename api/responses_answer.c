@@ -110,12 +110,15 @@ static void responses_answer_fail(void *form, const struct error *err, struct bu
 
 /* ---- whole ---- */
 
-static void responses_answer_words(struct responses_answer *a, enum gen_event_kind kind, const struct buf *text)
+static void responses_answer_words(struct responses_answer *a, enum gen_event_kind kind, const struct buf *text,
+	size_t from, size_t len)
 {
-	struct gen_event ev = { .kind = kind, .text = text->data, .len = text->len };
+	struct gen_event ev = { .kind = kind, .len = len };
 
-	if (text->len)
-		responses_items_event(a, &ev, NULL);
+	if (!len)
+		return;
+	ev.text = text->data + from;
+	responses_items_event(a, &ev, NULL);
 }
 
 static void responses_answer_call(struct responses_answer *a, const struct collect_call *call)
@@ -125,7 +128,7 @@ static void responses_answer_call(struct responses_answer *a, const struct colle
 	struct gen_event end = { .kind = GEN_EV_TOOL_END };
 
 	responses_items_event(a, &begin, NULL);
-	responses_answer_words(a, GEN_EV_TOOL_ARGS, &call->arguments);
+	responses_answer_words(a, GEN_EV_TOOL_ARGS, &call->arguments, 0, call->arguments.len);
 	responses_items_event(a, &end, NULL);
 }
 
@@ -134,10 +137,15 @@ static json_t *responses_answer_reply(void *form, const struct collect *c, int n
 	struct responses_answer *a = form;
 
 	must(n == 1);
-	responses_answer_words(a, GEN_EV_REASONING, &c->reasoning);
-	responses_answer_words(a, GEN_EV_CONTENT, &c->content);
-	for (int i = 0; i < c->n_calls; i++)
-		responses_answer_call(a, &c->call[i]);
+	for (int i = 0; i < c->n_parts; i++) {
+		const struct collect_part *p = &c->part[i];
+
+		if (p->kind == GEN_EV_TOOL_END)
+			responses_answer_call(a, &c->call[p->call]);
+		else
+			responses_answer_words(a, p->kind, p->kind == GEN_EV_REASONING ? &c->reasoning : &c->content,
+				p->from, p->len);
+	}
 	responses_answer_finish(a, c->finish, usage, NULL);
 	return json_incref(a->finished);
 }

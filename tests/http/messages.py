@@ -269,6 +269,9 @@ ENDS = [
     ("rab|n", {}, [("ab",)], "max_tokens", None),
     ("cab|o", {}, [text("ab")], "model_context_window_exceeded", None),
     ("s", {}, [], "end_turn", None),
+    # In the order in which it came, however odd.
+    ("rA|cB|rC|cD|s", {}, [("A",), text("B"), ("C",), text("D")], "end_turn", None),
+    ("cA|bf|a{}|e|cB|bg|a{}|e|rC|t", {}, [text("A"), ("f", {}), text("B"), ("g", {}), ("C",)], "tool_use", None),
 ]
 
 

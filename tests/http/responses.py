@@ -253,6 +253,10 @@ ENDS = [
     ("rab|n", {}, [{**thought("ab"), "status": "incomplete"}], "incomplete"),
     ("cab|o", {}, [message("ab", "incomplete")], "incomplete"),
     ("s", {}, [], "completed"),
+    # In the order in which it came, however odd.
+    ("rA|cB|rC|cD|s", {}, [thought("A"), message("B"), thought("C"), message("D")], "completed"),
+    ("cA|bf|a{}|e|cB|bg|a{}|e|rC|t", {}, [message("A"), called("f", "{}"), message("B"), called("g", "{}", call_id="call_2"), thought("C")],
+     "completed"),
 ]
 
 
