@@ -15,9 +15,9 @@
 
 /* What a protocol makes of the generations of one request. `form` is the protocol's own state. */
 struct answer_form {
-	/* Streams. begin writes what comes before any event; event one event of a choice, also its FINISH where that is one
-	 * a client gets an answer for; end what follows the last choice's FINISH; fail an error instead of all that would
-	 * still come: either is the stream's last act. The usage is that of all choices so far. */
+	/* Streams. begin writes what comes before any event; event one event of a choice, also its FINISH where that is
+	 * one a client gets an answer for; end what follows the last choice's FINISH; fail an error instead of all that
+	 * would still come: either is the stream's last act. The usage is that of all choices so far. */
 	void (*begin)(void *form, const struct gen_usage *usage, struct buf *out);
 	void (*event)(void *form, int choice, const struct gen_event *ev, const struct gen_usage *usage,
 		struct buf *out);

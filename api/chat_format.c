@@ -10,8 +10,8 @@
 
 #define CHAT_FORMAT_MAX_NAME 64
 
-static int chat_format_schema(const struct field_at *at, const char *key, const char *path, struct generation_spec *spec,
-	const char **ret_path, struct error *err)
+static int chat_format_schema(const struct field_at *at, const char *key, const char *path,
+	struct generation_spec *spec, const char **ret_path, struct error *err)
 {
 	struct field_at schema;
 	int rc = field_object(at, key, &schema, err);

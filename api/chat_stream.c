@@ -62,7 +62,8 @@ void chat_stream_event(struct chat_stream *s, int choice, const struct gen_event
 		chat_json_add_logprob(&s->logprobs[choice], engine_tokenizer(s->head.engine), ev);
 		break;
 	case GEN_EV_FINISH:
-		chat_stream_chunk(s, choice, json_object(), chat_json_finish(ev->finish), ev->text ? ev->text : "", out);
+		chat_stream_chunk(s, choice, json_object(), chat_json_finish(ev->finish), ev->text ? ev->text : "",
+			out);
 		break;
 	}
 }

@@ -123,7 +123,8 @@ static int chat_thinking_type(const struct field_at *b, struct generation_spec *
 				spec->thinking = chat_thinking_types[i].thinking;
 			return 0;
 		}
-	return field_refuse(&o, "type", err, RC_INVALID, "expected \"enabled\", \"disabled\", \"auto\" or \"adaptive\"");
+	return field_refuse(&o, "type", err, RC_INVALID,
+		"expected \"enabled\", \"disabled\", \"auto\" or \"adaptive\"");
 }
 
 int chat_thinking_parse(const struct field_at *b, struct generation_spec *spec, struct error *err)

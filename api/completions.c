@@ -85,7 +85,8 @@ static void completions_logprob(struct completions *s, int choice, const struct 
 /* ---- choices ---- */
 
 /* Takes over text. `finish` and `detail` are NULL but in the last chunk of a stream, and in a whole answer. */
-static json_t *completions_choice(struct completions *s, int index, json_t *text, const char *finish, const char *detail)
+static json_t *completions_choice(struct completions *s, int index, json_t *text, const char *finish,
+	const char *detail)
 {
 	json_t *o = json_pack("{s:i, s:o, s:o?, s:s?}", "index", index, "text", text, "logprobs", s->logprobs[index],
 		"finish_reason", finish);

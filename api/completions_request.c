@@ -62,7 +62,8 @@ static int completions_request_list(const struct engine *e, const struct field_a
 
 		snprintf(name, sizeof name, "prompt[%zu]", i);
 		if (text ? !json_is_string(v) : !json_is_array(v))
-			return field_wrong_type(b, name, v, text ? "a string as the first" : "an array of token ids", err);
+			return field_wrong_type(b, name, v, text ? "a string as the first" : "an array of token ids",
+				err);
 		rc = completions_request_prompt(e, b, name, v, r, err);
 	}
 	return rc;
@@ -115,7 +116,8 @@ static int completions_request_fill(const struct engine *e, const struct field_a
 	return 0;
 }
 
-int completions_request_parse(const struct engine *e, json_t *body, struct completions_request *ret_r, struct error *err)
+int completions_request_parse(const struct engine *e, json_t *body, struct completions_request *ret_r,
+	struct error *err)
 {
 	struct field_at at = { body, "" };
 	int rc;

@@ -19,7 +19,8 @@ struct completions_request {
 
 /* The prompt is a string, token ids, or a list of either; nothing is put before, between or after it, not even the
  * begin-of-sentence marker. Errors as chat_request_parse(); `body` must outlive *ret_r, which is to be finished. */
-int completions_request_parse(const struct engine *e, json_t *body, struct completions_request *ret_r, struct error *err);
+int completions_request_parse(const struct engine *e, json_t *body, struct completions_request *ret_r,
+	struct error *err);
 void completions_request_fini(struct completions_request *r);
 
 #endif

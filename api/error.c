@@ -52,8 +52,8 @@ int error_set(struct error *err, int rc, const char *param, const char *fmt, ...
 static size_t error_path_length(const char *s)
 {
 	static const char *const roots[] = {
-		"messages", "tools", "max_tokens", "logit_bias", "stop", "tokens", "prompt", "schema", "response_format",
-		"tool_choice", "ignore_eos"
+		"messages", "tools", "max_tokens", "logit_bias", "stop", "tokens", "prompt", "schema",
+		"response_format", "tool_choice", "ignore_eos"
 	};
 	size_t n = 0;
 

@@ -251,6 +251,7 @@ void tokenize_detokenize(struct exchange *x)
 static int tokenize_apply(struct exchange *x, const struct field_at *b, struct buf *ret_reply,
 			  struct error *err)
 {
+	static const char *const keys[] = { "prompt", NULL };
 	struct prompt *p;
 	struct token_ids ids = { 0 };
 	struct buf text = { 0 }, why = { 0 };
@@ -263,7 +264,7 @@ static int tokenize_apply(struct exchange *x, const struct field_at *b, struct b
 		error_from_engine(err, rc, &why);
 	prompt_text(p, &text);
 	if (!rc)
-		tokenize_reply_text(ret_reply, (const char *const[]){ "prompt", NULL }, buf_str(&text), text.len, ids.n);
+		tokenize_reply_text(ret_reply, keys, buf_str(&text), text.len, ids.n);
 	prompt_free(&p);
 	token_ids_fini(&ids);
 	buf_fini(&text);

@@ -120,7 +120,8 @@ static void take_call(struct client *c, const json_t *delta)
 
 	if (json_object_get(delta, "id")) {
 		assert_int_equal(index, c->n_calls++);
-		json_array_append_new(json_object_get(c->said, "calls"), json_pack("{s:O}", "name", json_object_get(f, "name")));
+		json_array_append_new(json_object_get(c->said, "calls"),
+			json_pack("{s:O}", "name", json_object_get(f, "name")));
 	}
 	assert_true(index < c->n_calls && index < CLIENT_CALLS);
 	take_text(&c->arguments[index], f, "arguments");
@@ -204,7 +205,8 @@ static const char *string_at(const json_t *o, const char *key)
 	return s ? s : "";
 }
 
-/* A whole answer has whole calls only; a stream has begun those too that were cut off, and never says tool_calls then. */
+/* A whole answer has whole calls only; a stream has begun those too that were cut off, and then never says
+ * tool_calls. */
 static void expect_like_whole(const struct answer_text *a, const json_t *got)
 {
 	struct collect c = { 0 };
@@ -302,7 +304,8 @@ static void test_damaged_cases(void **state)
 		CASE("why" CALLS F_OSLO CALLS_END, true, false)
 		CASE("why" CALLS F_OSLO CALLS_END "</think>" CALLS F_OSLO CALLS_END, true, false)
 		CASE("a" CALLS F_OSLO CALLS_END "tail", false, false)
-		CASE(CALLS INVOKE("f") STRING("a", "1") STRING("a", "2") JSON("b", "3") INVOKE_END CALLS_END, false, false)
+		CASE(CALLS INVOKE("f") STRING("a", "1") STRING("a", "2") JSON("b", "3") INVOKE_END CALLS_END, false,
+			false)
 		CASE(CALLS F_OSLO INVOKE("g") STRING("b", "1"), false, false)
 		CASE("a\n\n<｜DSML｜tool_calls\n" F_OSLO CALLS_END, false, false)
 		CASE("a\n\n｜DSML｜tool_calls>\n" F_OSLO CALLS_END, false, false)
@@ -313,12 +316,13 @@ static void test_damaged_cases(void **state)
 		CASE("a<｜DSML｜nonsense x=\"1\">b</｜DSML｜parameter>c", false, false)
 		CASE(CALLS "words", false, false)
 		CASE(CALLS CALLS_END, false, false)
-		CASE(CALLS INVOKE("f") JSON("a", "True") JSON("b", "") JSON("c", "[1,]") INVOKE_END CALLS_END, false, false)
+		CASE(CALLS INVOKE("f") JSON("a", "True") JSON("b", "") JSON("c", "[1,]") INVOKE_END CALLS_END, false,
+			false)
 		CASE("a\n\n<|DSML|tool_calls>\n<|DSML|invoke name=\"f\">\n<|DSML|parameter name=\"a\" string=\"true\">"
 			"1</|DSML|parameter>\n</|DSML|invoke>\n</|DSML|tool_calls>", false, false)
 		CASE("ď日😀 a\xf0\x9f\x98", false, false)
-		CASE("why ď</think>日" CALLS INVOKE("f") STRING("ď", "日😀\"\\\n") JSON("n", "[1, {\"a\": null}]") INVOKE_END
-			CALLS_END, true, false)
+		CASE("why ď</think>日" CALLS INVOKE("f") STRING("ď", "日😀\"\\\n") JSON("n", "[1, {\"a\": null}]")
+			INVOKE_END CALLS_END, true, false)
 #undef CASE
 	};
 
