@@ -61,7 +61,8 @@ static void a_byte_that_json_cannot_have_is_refused(void **state)
 		{ "{\"a\":0", "1}" }, { "{\"a\":", "+1" }, { "{\"a\":1.", "e1" }, { "{\"a\":-", "a" },
 		{ "{\"a\":\"", "\n\"}" }, { "{\"a\":\"", "\x01" }, { "{\"a\":\"\\", "x" }, { "{\"a\":\"\\u00", "g" },
 		{ "{\"a\":\"\\u000", "0" }, { "{\"a\":\"\\ud800", "x" }, { "{\"a\":\"\\uD", "c00" },
-		{ "{\"a\":\"\\ud800\\u", "0041" }, { "{\"a\":\"\\ud800\\ud", "7ff" }, { "{\"a\":\"", "\x80" }, { "{\"a\":\"", "\xc0\x80" },
+		{ "{\"a\":\"\\ud800\\u", "0041" }, { "{\"a\":\"\\ud800\\ud", "7ff" }, { "{\"a\":\"", "\x80" },
+			{ "{\"a\":\"", "\xc0\x80" },
 		{ "{\"a\":\"\xe0", "\x80" }, { "{\"a\":\"\xed", "\xa0\x80" }, { "{\"a\":\"\xf4", "\x90" },
 		{ "{\"a\":\"\xe2\x82", "\"" }, { "{\"a\":t", "t" }, { "{}", " " }, { "{}", "{" }, { "{\"a\":[1", "}" },
 		{ "{\"a\":[", ",1]" }, { "{'", "" }, { "{\"a\":NaN", "" },
@@ -271,8 +272,8 @@ static void the_mask_is_what_the_grammar_takes_token_by_token(void **state)
 	json_decref(tools);
 }
 
-/* A string of so many counted characters that states are forgotten on the way: the masks stay those of a constraint that
- * was never asked before. */
+/* A string of so many counted characters that states are forgotten on the way: the masks stay those of a constraint
+ * that was never asked before. */
 static void what_is_forgotten_changes_no_mask(void **state)
 {
 	const struct constrainkit *k = constrainkit_tiny();
