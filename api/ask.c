@@ -6,7 +6,6 @@
 #include "api/chat_request.h"
 #include "api/chat_tools.h"
 #include "api/exchange.h"
-#include "api/server.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -38,7 +37,7 @@ int ask_model(const struct exchange *x, const struct field_at *b, bool required,
 		return rc;
 	if (!model)
 		return required ? field_refuse(b, "model", err, RC_INVALID, "missing") : 0;
-	if (!strcmp(model, served) || http_model_alias(x->http, model))
+	if (engine_model_is(x->engine, model))
 		return 0;
 	rc = field_refuse(b, "model", err, RC_NOT_FOUND, "\"%s\" is not served here, only \"%s\"", model, served);
 	strcpy(err->code, "model_not_found");

@@ -13,7 +13,7 @@ typedef int ask_f(struct exchange *x, json_t *body, struct error *err);
 /* Has f answer the request's body, a JSON object; replies with the error when it does not. */
 void ask_run(struct exchange *x, ask_f *f);
 
-/* "model": the served model's name, or one that model_aliases has. RC_NOT_FOUND. */
+/* "model": a name of the served one. RC_NOT_FOUND. */
 int ask_model(const struct exchange *x, const struct field_at *b, bool required, struct error *err);
 /* An array of stop strings. *ret_stop is malloc'd, its strings are the body's. */
 int ask_stops(const struct field_at *b, const char *key, const char ***ret_stop, struct gen_sampling *s,

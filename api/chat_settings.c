@@ -33,7 +33,7 @@ int chat_settings_model(const struct field_at *b, const struct engine *e, struct
 	const char *model = engine_model_name(e);
 	int rc = field_string(b, "model", &model, err);
 
-	if (rc || !strcmp(model, engine_model_name(e)))
+	if (rc || engine_model_is(e, model))
 		return rc;
 	rc = field_refuse(b, "model", err, RC_NOT_FOUND, "\"%s\" is not served here, only \"%s\"", model,
 			  engine_model_name(e));

@@ -30,7 +30,7 @@
 struct http {
 	unsigned magic;
 	struct http_options options;
-	char *version, *aliases, *cors;
+	char *version, *cors;
 	struct engine *engine;
 	struct keys *keys;            /* NULL: everyone may call */
 	time_t started;
@@ -79,18 +79,6 @@ bool http_ask(struct http *h, struct question *q)
 	if (h->options.ask)
 		h->options.ask(h->options.ask_arg, q);
 	return h->options.ask != NULL;
-}
-
-bool http_model_alias(const struct http *h, const char *name)
-{
-	const char *s = h->aliases + strspn(h->aliases, " ");
-
-	for (size_t n; *s; s += n + strspn(s + n, " ")) {
-		n = strcspn(s, " ");
-		if (s[n - 1] == '*' ? !strncmp(s, name, n - 1) : strlen(name) == n && !memcmp(s, name, n))
-			return true;
-	}
-	return false;
 }
 
 const char *http_address(const struct http *h)
@@ -217,7 +205,6 @@ static void http_defaults(struct http_options *o)
 	if (!o->listen)
 		o->listen = o->n_fds ? "" : HTTP_DEFAULT_LISTEN;
 	o->version = o->version ? o->version : "";
-	o->model_aliases = o->model_aliases ? o->model_aliases : "claude-*";
 	o->max_connections = o->max_connections > 0 ? o->max_connections : 256;
 	o->head = o->head > 0 ? o->head : 10;
 	o->body = o->body > 0 ? o->body : 300; /* the largest then comes with 30 kB/s */
@@ -275,7 +262,6 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	h->options = *o;
 	http_defaults(&h->options);
 	h->version = mem_strdup(h->options.version);
-	h->aliases = mem_strdup(h->options.model_aliases);
 	h->engine = e;
 	h->traffic = traffic_new();
 	h->started = time(NULL);
@@ -284,7 +270,7 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	lock_init(&h->lock, "http");
 	lock_cond_init(&h->idle);
 	rc = http_open(h, why);
-	h->options.listen = h->options.version = h->options.keys = h->options.model_aliases = NULL; /* the caller's */
+	h->options.listen = h->options.version = h->options.keys = NULL; /* the caller's */
 	h->options.cors = NULL;
 	h->options.fds = NULL;
 	if (rc)
@@ -392,6 +378,5 @@ void http_stop(struct http **ph)
 	free(h->cors);
 	traffic_free(&h->traffic);
 	free(h->version);
-	free(h->aliases);
 	free(h);
 }

@@ -27,7 +27,6 @@ struct http_options {
 	const char *keys;          /* path of the key file (keys.h) [everyone may call] */
 	bool allow_no_keys;        /* everyone may call, though other machines can */
 	const char *version;       /* for GET /version [""] */
-	const char *model_aliases; /* other names of the model, separated by blanks, a final * for any rest ["claude-*"] */
 	int max_connections;       /* of each socket [256] */
 	int max_connections_per_address; /* [as many as there may be] */
 	double head, body;         /* seconds until a request's head is whole [10], and its body [300] */

@@ -42,7 +42,7 @@ void models_show(struct exchange *x)
 {
 	struct error err = { 0 };
 
-	if (!strcmp(x->rest, engine_model_name(x->engine)) || http_model_alias(x->http, x->rest)) {
+	if (engine_model_is(x->engine, x->rest)) {
 		exchange_reply(x, MHD_HTTP_OK, models_object(x));
 		return;
 	}

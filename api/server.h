@@ -20,7 +20,5 @@ double http_stall(const struct http *h);
 struct traffic *http_traffic(const struct http *h);
 /* Gives the question away; false: nobody answers. For question.c. */
 bool http_ask(struct http *h, struct question *q);
-/* Is this another name for the served model? */
-bool http_model_alias(const struct http *h, const char *name);
 
 #endif

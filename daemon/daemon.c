@@ -288,6 +288,7 @@ static void daemon_open_run(struct ops_job *j)
 	char *dir = daemon_cache_dir(c);
 	const struct engine_options e = {
 		.model_dir = conf_text(c, CONF_model),
+		.model_aliases = conf_text(c, CONF_model_aliases),
 		.model_name = *conf_text(c, CONF_model_name) ? conf_text(c, CONF_model_name) : NULL,
 		.n_threads = (int)conf_int(c, CONF_threads),
 		.prefill_chunk = (int)conf_int(c, CONF_prefill_chunk),

@@ -30,7 +30,6 @@ static struct http_options serve_options(const struct conf *c, const char *tcp)
 		.keys = serve_path(c, CONF_keys),
 		.allow_no_keys = conf_yes(c, CONF_allow_no_keys),
 		.version = PACKAGE_VERSION,
-		.model_aliases = conf_text(c, CONF_model_aliases),
 		.max_connections = (int)conf_int(c, CONF_max_connections),
 		.max_connections_per_address = (int)conf_int(c, CONF_max_connections_per_address),
 		.max_body = (size_t)conf_int(c, CONF_max_body),

@@ -144,6 +144,7 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 	e->env.wake = engine_wake;
 	e->env.wake_arg = e;
 	e->name = o->model_name ? mem_strdup(o->model_name) : engine_dir_name(o->model_dir);
+	e->aliases = mem_strdup(o->model_aliases ? o->model_aliases : "");
 	rc = engine_open_files(e, o, why);
 	rc = rc ? rc : engine_env_init(e, o, why);
 	rc = rc ? rc : engine_cache_open(e, o, why);
@@ -194,12 +195,27 @@ void engine_close(struct engine **pe)
 	lock_fini(&e->lock);
 	tally_fini(&e->tally);
 	free(e->name);
+	free(e->aliases);
 	free(e);
 }
 
 const char *engine_model_name(const struct engine *e)
 {
 	return e->name;
+}
+
+bool engine_model_is(const struct engine *e, const char *name)
+{
+	const char *s = e->aliases + strspn(e->aliases, " ");
+
+	if (!strcmp(name, e->name))
+		return true;
+	for (size_t n; *s; s += n + strspn(s + n, " ")) {
+		n = strcspn(s, " ");
+		if (s[n - 1] == '*' ? !strncmp(s, name, n - 1) : strlen(name) == n && !memcmp(s, name, n))
+			return true;
+	}
+	return false;
 }
 
 const struct model_config *engine_config(const struct engine *e)

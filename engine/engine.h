@@ -34,6 +34,7 @@ struct engine;
 struct engine_options {
 	const char *model_dir;
 	const char *model_name;   /* NULL: the directory's last component */
+	const char *model_aliases; /* other names, separated by blanks, a final * for any rest; NULL: none */
 	int n_threads;            /* 0: one per available CPU */
 	int prefill_chunk;        /* tokens per prefill step; 0: default 512 */
 	int max_context;          /* 0: the model's own limit */
@@ -56,6 +57,8 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 void engine_close(struct engine **e);
 
 const char *engine_model_name(const struct engine *e);
+/* Is that its name, or another by which it may be asked for? */
+bool engine_model_is(const struct engine *e, const char *name);
 const struct model_config *engine_config(const struct engine *e);
 const struct tokenizer *engine_tokenizer(const struct engine *e);
 int engine_max_context(const struct engine *e);

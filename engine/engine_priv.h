@@ -17,7 +17,7 @@
 
 struct engine {
 	/* Fixed after engine_open. */
-	char *name;
+	char *name, *aliases;
 	struct model *model;
 	struct tokenizer *tokenizer;
 	struct pool *pool;

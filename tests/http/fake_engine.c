@@ -121,6 +121,11 @@ char *fake_engine_last(struct engine *e)
 
 /* ---- engine.h ---- */
 
+bool engine_model_is(const struct engine *e, const char *name)
+{
+	return !strcmp(name, engine_model_name(e)) || !strncmp(name, "claude-", strlen("claude-"));
+}
+
 const char *engine_model_name(const struct engine *e)
 {
 	(void)e;

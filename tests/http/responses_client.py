@@ -26,7 +26,7 @@ daemon = None
 def setUpModule():
     global daemon
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
-        f.write("[daemon]\nring_requests = 6\n")
+        f.write("[daemon]\nring_requests = 6\nmodel_aliases = gpt-5*  small\n")
         f.flush()
         daemon = Daemon("--config", f.name).start()
     unittest.addModuleCleanup(daemon.__exit__, None, None, None)
@@ -186,6 +186,17 @@ class Kept(OnDaemon):
         with self.assertRaises(openai.NotFoundError):
             self.client.responses.retrieve(r.id)
         self.assertEqual(daemon.ctl("request", "show", r.id)[0], 0)
+
+
+class Names(OnDaemon):
+    def test_aliases_are_those_of_the_configuration(self):
+        for path, body in (("/v1/responses", {"input": "Hello", "max_output_tokens": 1}),
+                           ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}),
+                           ("/v1/messages", {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1})):
+            for name, status in (("tiny", 200), ("gpt-5", 200), ("gpt-5-codex", 200), ("small", 200), ("smaller", 404), ("gpt-4", 404),
+                                 ("claude-x", 404), ("", 404)):
+                got, _, r = daemon.http("POST", path, {"model": name, **body})
+                self.assertEqual((got, r.get("model", "tiny")), (status, "tiny"), (path, name))
 
 
 class Errors(OnDaemon):
