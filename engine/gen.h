@@ -28,10 +28,11 @@ struct gen_sampling {
 
 enum gen_effort { GEN_EFFORT_DEFAULT, GEN_EFFORT_HIGH, GEN_EFFORT_MAX };
 
-/* What the content must be, from the end of the reasoning on. */
+/* What the content must be, from the end of the reasoning on; with calls REQUIRED or NAMED there is no content. */
 enum gen_format { GEN_FORMAT_TEXT, GEN_FORMAT_JSON_OBJECT, GEN_FORMAT_JSON_SCHEMA };
 
-/* NONE: an answer has no calls, whatever tools are offered; REQUIRED: at least one; NAMED: one of that function. */
+/* NONE: an answer has no calls, whatever tools are offered; REQUIRED: calls and nothing else; NAMED: calls of that
+ * function and nothing else. AUTO: as the model will; with a format either calls or that. */
 enum gen_calls { GEN_CALLS_AUTO, GEN_CALLS_NONE, GEN_CALLS_REQUIRED, GEN_CALLS_NAMED };
 
 enum gen_finish { GEN_RUNNING, GEN_STOP, GEN_LENGTH, GEN_TOOL_CALLS, GEN_CANCELLED, GEN_ERROR };

@@ -3,8 +3,8 @@
  * Threads: any, one at a time per grammar. Locks: none. */
 #include "engine/constrain/pattern.h"
 #include "engine/base/mem.h"
-#include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/constrain/jrule.h"
 #include "engine/constrain/pattern_priv.h"
 
 #include <errno.h>
@@ -17,7 +17,6 @@
 struct pattern_state {
 	uint64_t at[PATTERN_WORDS];
 	int16_t next[PATTERN_SYMBOLS]; /* -1: nowhere */
-	uint32_t hole;
 };
 
 /* The same graph with one state after each text. */
@@ -127,11 +126,23 @@ static bool pattern_determine(struct pattern_dfa *d)
 
 /* ---- as a grammar ---- */
 
-static uint32_t pattern_to(const struct pattern_dfa *d, int state, int symbol)
-{
-	int next = d->state[state].next[symbol];
+/* One layer of nodes for each number of characters that matters; the last is the limit, or where only the least was
+ * asked for, all further ones. */
+struct pattern_layers {
+	const struct pattern_dfa *d;
+	uint32_t *hole;        /* [n][d->n] */
+	uint32_t n, at;        /* the layer that edges are made of */
+	bool limited, raw;
+};
 
-	return next < 0 ? GRAMMAR_END : d->state[next].hole;
+static uint32_t pattern_to(const struct pattern_layers *l, int state, int symbol)
+{
+	int next = l->d->state[state].next[symbol];
+	uint32_t to = l->at + 1 < l->n ? l->at + 1 : l->at;
+
+	if (next < 0 || (l->limited && to == l->at))
+		return GRAMMAR_END;
+	return l->hole[to * (uint32_t)l->d->n + (uint32_t)next];
 }
 
 /* Adds an edge if the symbol leads anywhere, to the one before if that fits. */
@@ -148,30 +159,30 @@ static size_t pattern_edge(struct grammar_edge *e, size_t n, int byte, uint32_t 
 }
 
 /* What JSON writes with a backslash and one letter. */
-static uint32_t pattern_escaped(struct grammar *g, const struct pattern_dfa *d, int state)
+static uint32_t pattern_escaped(struct grammar *g, const struct pattern_layers *l, int state)
 {
 	static const char letters[] = "\"\\bfnrt", stand_for[] = "\"\\\b\f\n\r\t";
 	struct grammar_edge e[sizeof letters];
 	size_t n = 0, i;
 
 	for (i = 0; i < sizeof letters - 1; i++)
-		n = pattern_edge(e, n, letters[i], pattern_to(d, state, stand_for[i]));
+		n = pattern_edge(e, n, letters[i], pattern_to(l, state, stand_for[i]));
 	return n ? grammar_bytes(g, e, n) : GRAMMAR_END;
 }
 
-static uint32_t pattern_edges(struct grammar *g, const struct pattern_dfa *d, int state, bool raw)
+static uint32_t pattern_edges(struct grammar *g, const struct pattern_layers *l, int state)
 {
 	struct grammar_edge e[PATTERN_SYMBOLS + GRAMMAR_UTF8_EDGES];
-	uint32_t other = pattern_to(d, state, PATTERN_OTHER), to;
+	uint32_t other = pattern_to(l, state, PATTERN_OTHER), to;
 	size_t n = 0;
 	int c;
 
-	for (c = raw ? '\t' : ' '; c < PATTERN_OTHER; c++) {
+	for (c = l->raw ? '\t' : ' '; c < PATTERN_OTHER; c++) {
 		if (c < ' ' && c != '\t' && c != '\n' && c != '\r')
 			continue;
-		to = raw || (c != '"' && c != '\\') ? pattern_to(d, state, c) : GRAMMAR_END;
-		if (!raw && c == '\\')
-			to = pattern_escaped(g, d, state);
+		to = l->raw || (c != '"' && c != '\\') ? pattern_to(l, state, c) : GRAMMAR_END;
+		if (!l->raw && c == '\\')
+			to = pattern_escaped(g, l, state);
 		n = pattern_edge(e, n, c, to);
 	}
 	if (other != GRAMMAR_END) {
@@ -181,30 +192,45 @@ static uint32_t pattern_edges(struct grammar *g, const struct pattern_dfa *d, in
 	return grammar_bytes(g, e, n);
 }
 
-static uint32_t pattern_emit(struct grammar *g, struct pattern_dfa *d, bool raw)
+static void pattern_layer(struct grammar *g, const struct pattern_layers *l, bool may_end, uint32_t end)
 {
-	uint32_t end = raw ? GRAMMAR_END : grammar_str(g, "\"", GRAMMAR_END), node, rule = grammar_rule(g);
-	int i, last = d->p->end;
+	int i, last = l->d->p->end;
+	uint32_t node;
 
-	for (i = 0; i < d->n; i++)
-		d->state[i].hole = grammar_hole(g);
-	for (i = 0; i < d->n && !g->full; i++) {
-		node = pattern_edges(g, d, i, raw);
-		if (d->state[i].at[last / 64] >> (last % 64) & 1)
+	for (i = 0; i < l->d->n && !g->full; i++) {
+		node = pattern_edges(g, l, i);
+		if (may_end && l->d->state[i].at[last / 64] >> (last % 64) & 1)
 			node = grammar_either(g, node, end);
-		grammar_fill(g, d->state[i].hole, node);
+		grammar_fill(g, l->hole[l->at * (uint32_t)l->d->n + (uint32_t)i], node);
 	}
-	node = d->state[0].hole;
-	grammar_define(g, rule, raw ? node : grammar_str(g, "\"", node), false);
-	return rule;
 }
 
-int pattern_rule(struct grammar *g, const char *pattern, bool raw, uint32_t *ret_rule, struct buf *why)
+static int pattern_emit(struct grammar *g, const struct pattern_dfa *d, const struct pattern_want *x,
+			uint32_t *ret_rule, struct buf *why)
+{
+	struct pattern_layers l = { .d = d, .limited = x->max != JRULE_NO_MAX, .raw = x->raw };
+	uint32_t end = x->raw ? GRAMMAR_END : grammar_str(g, "\"", GRAMMAR_END), most = l.limited ? x->max : x->min, i;
+
+	if (most >= PATTERN_MAX_COUNTED / (uint32_t)d->n)
+		return buf_why(why, RC_TOO_LARGE, "too many states to count so many characters in");
+	l.n = most + 1;
+	l.hole = mem_grow(NULL, (size_t)l.n * (size_t)d->n, sizeof *l.hole);
+	for (i = 0; i < l.n * (uint32_t)d->n; i++)
+		l.hole[i] = grammar_hole(g);
+	for (l.at = 0; l.at < l.n; l.at++)
+		pattern_layer(g, &l, l.at >= x->min, end);
+	*ret_rule = grammar_rule(g);
+	grammar_define(g, *ret_rule, x->raw ? l.hole[0] : grammar_str(g, "\"", l.hole[0]), false);
+	free(l.hole);
+	return 0;
+}
+
+int pattern_rule(struct grammar *g, const struct pattern_want *x, uint32_t *ret_rule, struct buf *why)
 {
 	struct pattern_dfa d = { 0 };
 	int rc;
 
-	if (strlen(pattern) > PATTERN_MAX_LEN)
+	if (strlen(x->pattern) > PATTERN_MAX_LEN)
 		return buf_why(why, RC_TOO_LARGE, "longer than %d bytes", PATTERN_MAX_LEN);
 	d.p = mem_try(1, sizeof *d.p);
 	d.state = mem_try(PATTERN_MAX_STATES, sizeof *d.state);
@@ -212,14 +238,13 @@ int pattern_rule(struct grammar *g, const char *pattern, bool raw, uint32_t *ret
 		rc = buf_why(why, -ENOMEM, "no memory");
 		goto done;
 	}
-	d.p->p = pattern;
+	d.p->p = x->pattern;
 	d.p->g = g;
 	d.p->why = why;
 	rc = pattern_read(d.p);
 	if (rc == 0 && !pattern_determine(&d))
 		rc = buf_why(why, RC_TOO_LARGE, "needs more than %d states", PATTERN_MAX_STATES);
-	if (rc == 0)
-		*ret_rule = pattern_emit(g, &d, raw);
+	rc = rc ? rc : pattern_emit(g, &d, x, ret_rule, why);
 done:
 	free(d.state);
 	free(d.p);

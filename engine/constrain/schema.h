@@ -20,7 +20,7 @@
  *    additionalProperties: after the others. Where it is not said and there are properties, there are no more
  *    (JSON Schema would let any come). The names of additional ones have no escapes.
  *  - items, prefixItems (and none after them unless items says so), minItems, maxItems
- *  - minLength, maxLength, in characters; pattern as in pattern.h, not together with a length
+ *  - minLength, maxLength, in characters; pattern as in pattern.h
  *  - minimum, maximum, exclusiveMinimum, exclusiveMaximum; numbers with a bound have no exponent
  *  - a keyword of one type without `type` means that type
  *  - format, title, description, default, examples and unknown keywords are no conditions

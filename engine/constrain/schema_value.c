@@ -164,7 +164,7 @@ int schema_enum(struct schema *s, int at, json_t *values, unsigned types, uint32
 
 /* ---- strings ---- */
 
-static int schema_pattern(struct schema *s, int at, const json_t *pattern, bool raw, uint32_t *ret_node)
+static int schema_pattern(struct schema *s, int at, const json_t *pattern, struct pattern_want *x, uint32_t *ret_node)
 {
 	struct buf why = { 0 };
 	uint32_t rule = 0;
@@ -172,7 +172,8 @@ static int schema_pattern(struct schema *s, int at, const json_t *pattern, bool 
 
 	if (!json_is_string(pattern) || strlen(json_string_value(pattern)) != json_string_length(pattern))
 		return schema_bad(s, at, RC_INVALID, "pattern", "must be a string");
-	rc = pattern_rule(s->g, json_string_value(pattern), raw, &rule, &why);
+	x->pattern = json_string_value(pattern);
+	rc = pattern_rule(s->g, x, &rule, &why);
 	if (rc)
 		rc = schema_bad(s, at, rc, "pattern", "%s", buf_str(&why));
 	*ret_node = grammar_call(s->g, rule, GRAMMAR_END);
@@ -192,10 +193,10 @@ int schema_string(struct schema *s, int at, uint32_t *ret_node)
 		return rc;
 	if (min > max)
 		return schema_bad(s, at, RC_INVALID, "minLength", "%u is more than maxLength, %u", min, max);
-	if (pattern && (min || max != JRULE_NO_MAX) && !s->src->lenient)
-		return schema_bad(s, at, RC_UNSUPPORTED, "pattern", "not supported together with a length");
 	if (pattern) {
-		rc = schema_pattern(s, at, pattern, raw, ret_node);
+		struct pattern_want x = { .min = min, .max = max, .raw = raw };
+
+		rc = schema_pattern(s, at, pattern, &x, ret_node);
 		if (!rc || !s->src->lenient || s->g->full)
 			return rc;
 	}

@@ -22,7 +22,9 @@ struct generation_spec {
 	const char *function;         /* of GEN_CALLS_NAMED */
 	bool one_call;                /* the answer ends with its first call */
 	enum gen_format format;
-	json_t *schema;               /* of GEN_FORMAT_JSON_SCHEMA; borrowed */
+	/* Of GEN_FORMAT_JSON_SCHEMA; borrowed for the call. What is understood: engine/constrain/schema.h. Refusals begin
+	 * with "schema" and the path in it, those of a tool's with "tools[i].function.parameters". */
+	json_t *schema;
 	bool thinking;
 	int max_reasoning;            /* tokens of reasoning, then it is closed; 0: any */
 	enum gen_effort effort;

@@ -184,6 +184,11 @@ static void patterns_are_kept(void **state)
 		{ "{'pattern':'^.{2,3}?$'}", "'é€'", NULL }, { "{'pattern':'^.{2}$'}", "'ab", "c" },
 		{ "{'pattern':'^a\\\\.b[-x]$'}", "'a.b-'", NULL }, { "{'pattern':'^x?$'}", "''", NULL },
 		{ "{'pattern':'^\\\\S+@\\\\S+$'}", "'a@b'", NULL },
+		{ "{'pattern':'^a*b?$','minLength':2,'maxLength':3}", "'aab'", NULL },
+		{ "{'pattern':'^a*b?$','minLength':2,'maxLength':3}", "'aaa", "b" },
+		{ "{'pattern':'^a*b?$','minLength':2,'maxLength':3}", "'", "b" },
+		{ "{'pattern':'^a*b?$','minLength':2}", "'a", "'" },
+		{ "{'pattern':'^a*b?$','minLength':2}", "'aaaaab'", NULL },
 	};
 
 	(void)state;
@@ -264,7 +269,8 @@ static void what_is_not_understood_is_refused_with_its_path(void **state)
 		{ "{'pattern':'*'}", RC_INVALID, "schema.pattern: " },
 		{ "{'pattern':'(x{200}){200}'}", RC_TOO_LARGE, "schema.pattern: " },
 		{ "{'pattern':'[z-a]'}", RC_INVALID, "schema.pattern: " },
-		{ "{'pattern':'x','minLength':2}", RC_UNSUPPORTED, "schema.pattern: " },
+		{ "{'pattern':'^x{5}$','minLength':6}", RC_INVALID, "schema: nothing satisfies it" },
+		{ "{'pattern':'^x{100}$','maxLength':1000}", RC_TOO_LARGE, "schema.pattern: too many states" },
 		{ "{'properties':{'a: b':{'not':1}}}", RC_UNSUPPORTED, "schema.properties.a__b.not: " },
 		{ "{'required':['a'],'additionalProperties':false}", RC_INVALID, "schema.required: " },
 	};
