@@ -22,8 +22,8 @@ struct generation_spec {
 	const char *function;         /* of GEN_CALLS_NAMED */
 	bool one_call;                /* the answer ends with its first call */
 	enum gen_format format;
-	/* Of GEN_FORMAT_JSON_SCHEMA; borrowed for the call. What is understood: engine/constrain/schema.h. Refusals begin
-	 * with "schema" and the path in it, those of a tool's with "tools[i].function.parameters". */
+	/* Of GEN_FORMAT_JSON_SCHEMA; borrowed for the call; engine/constrain/schema.h says what is understood. A refusal
+	 * begins with "schema" and the path in it, one of a tool's with "tools[i].function.parameters". */
 	json_t *schema;
 	bool thinking;
 	int max_reasoning;            /* tokens of reasoning, then it is closed; 0: any */
