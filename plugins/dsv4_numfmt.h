@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * dsv4_numfmt.h - the number formats of checkpoints and caches, as portable C (format.md 2.8, 3.2, 3.6).
+ * dsv4_numfmt.h - the number formats of checkpoints and caches, as portable C (doc/format.md 2.8, 3.2, 3.6).
  * Part of the plugin ABI's headers. Threads: any. Locks: none. */
 #ifndef DSV4_NUMFMT_H
 #define DSV4_NUMFMT_H

@@ -20,7 +20,7 @@
  * calls, and any number of threads.
  *
  * Notation: [a][b] is row-major. All activations are fp32. "tok" counts tokens of the batch, flattened over
- * sequences. Equations: format.md section 3 of the project's notes; `plugins/ref` is the definition.
+ * sequences. Equations: doc/format.md section 3; `plugins/ref` is the definition.
  *
  * ABI history (a plugin loads if its major equals the daemon's and its minor is not newer):
  *   1.0  first version */
@@ -43,7 +43,7 @@ enum dsv4_family {
 };
 enum dsv4_phase { DSV4_PREFILL, DSV4_DECODE, DSV4_N_PHASE };
 
-/* ---- numerics in force; each op reads the ones that concern it (design.md section 2) ---- */
+/* ---- numerics in force; each op reads the ones that concern it ---- */
 
 enum dsv4_round {            /* how a stored row is rounded */
 	DSV4_ROUND_NONE,     /* f32 */
@@ -126,7 +126,7 @@ struct dsv4_host {
 /* y[t][g * rows/n_group + r] = sum_k x[t][g * cols + k] * W[g * rows/n_group + r][k]. n_group 1 is the
  * plain case. With act FP8 and an FP8, FP4 or NVFP4 weight, x is first rounded per 128 columns of each
  * group. Products are summed per block that shares a weight scale (128 columns; FP4 32, NVFP4 16), and
- * each block's sum times (activation scale * weight scale) is added to y (format.md 3.2). */
+ * each block's sum times (activation scale * weight scale) is added to y (doc/format.md 3.2). */
 struct dsv4_linear {
 	uint32_t size;
 	int32_t n_tok, n_group;
@@ -170,7 +170,7 @@ struct dsv4_hc_weights {
 	const float *scale;               /* [3], at the head [1] */
 };
 
-/* y[t] = sum_j pre[j] * streams[t][j]; post and comb for hc_post (format.md 3.1). */
+/* y[t] = sum_j pre[j] * streams[t][j]; post and comb for hc_post (doc/format.md 3.1). */
 struct dsv4_hc_pre {
 	uint32_t size;
 	int32_t n_tok, hc, dim, sinkhorn_iters;
@@ -203,7 +203,7 @@ struct dsv4_hc_head {
 	float *y;
 };
 
-/* Pools groups of `ratio` tokens of one sequence (format.md 3.5). Without overlap, width = dim: out[e] pools
+/* Pools groups of `ratio` tokens of one sequence (doc/format.md 3.5). Without overlap, width = dim: out[e] pools
  * group e of kv and score. With overlap, width = 2 dim: out[e] pools group e by channels [0, dim) and group
  * e + 1 by [dim, 2 dim), so the inputs hold n_out + 1 groups; first_absent says group 0 does not exist (it
  * weighs nothing and is not read). The score of a group's token i gains ape[i]. Then norm, rope at cs[e], and

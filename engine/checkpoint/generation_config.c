@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * generation_config.c - generation_config.json of a checkpoint: the model's sampling defaults (format.md 1).
+ * generation_config.c - generation_config.json of a checkpoint: the model's sampling defaults (doc/format.md 1).
  * Threads: any. Locks: none. */
 #include "engine/checkpoint/generation_config.h"
 #include "engine/base/rc.h"

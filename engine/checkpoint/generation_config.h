@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * generation_config.h - generation_config.json of a checkpoint: the model's sampling defaults (format.md 1).
+ * generation_config.h - generation_config.json of a checkpoint: the model's sampling defaults (doc/format.md 1).
  * Threads: any. Locks: none. */
 #ifndef ENGINE_GENERATION_CONFIG_H
 #define ENGINE_GENERATION_CONFIG_H

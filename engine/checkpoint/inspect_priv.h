@@ -20,7 +20,7 @@ struct inspect_family {
 	double cache_read;            /* cache bytes on top, at the model's full context, native formats */
 };
 
-/* Sizes of cached rows in one pair of storage formats (format.md 6). */
+/* Sizes of cached rows in one pair of storage formats (doc/format.md 6). */
 struct inspect_kv {
 	const char *kv_format, *index_key;
 	int64_t row, key;             /* bytes of a KV row and of an index key */

@@ -311,7 +311,7 @@ static int inventory_block(struct inventory_walk *w, const char *block, int laye
 	return rc;
 }
 
-/* V4-Flash's draft block has e_proj; DSpark's first stage has main_proj (format.md 2.6, 2.7). */
+/* V4-Flash's draft block has e_proj; DSpark's first stage has main_proj (doc/format.md 2.6, 2.7). */
 static int inventory_mtp(struct inventory_walk *w)
 {
 	int i, rc = 0, n = w->ck->config.n_mtp;

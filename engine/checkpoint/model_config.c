@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model_config.c - config.json of a checkpoint, checked (format.md 1).
+ * model_config.c - config.json of a checkpoint, checked (doc/format.md 1).
  * Threads: any. Locks: none. */
 #include "engine/checkpoint/model_config.h"
 #include "engine/base/mem.h"
@@ -241,7 +241,7 @@ static const struct model_config_row model_config_yarn_table[] = {
 	{ "original_max_position_embeddings", KIND_INT, FIELD(yarn_original_context), 1, 1 << 26, 0, NULL },
 };
 
-/* Is this field of rope_scaling one of the four numbers, or a value that leaves YaRN as format.md 3.4 has it?
+/* Is this field of rope_scaling one of the four numbers, or a value that leaves YaRN as doc/format.md 3.4 has it?
  */
 static bool model_config_yarn_field(const char *name, const json_t *v)
 {

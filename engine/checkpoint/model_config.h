@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model_config.h - config.json of a checkpoint, checked (format.md 1).
+ * model_config.h - config.json of a checkpoint, checked (doc/format.md 1).
  * Threads: any, read-only after loading. Locks: none. */
 #ifndef ENGINE_MODEL_CONFIG_H
 #define ENGINE_MODEL_CONFIG_H

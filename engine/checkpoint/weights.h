@@ -47,7 +47,7 @@ struct weights_layer {
 	struct dsv4_expert *shared;         /* [n_shared_experts] */
 };
 
-/* The draft block of V4-Flash (format.md 2.6, 5.1); embedding and head are the main model's. */
+/* The draft block of V4-Flash (doc/format.md 2.6, 5.1); embedding and head are the main model's. */
 struct weights_mtp {
 	struct weights_layer layer;         /* ratio 0, learned routing */
 	struct dsv4_weight e_proj, h_proj;  /* [hidden][hidden] */

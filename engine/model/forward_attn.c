@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * forward_attn.c - the attention of one layer: window, compressed rows, indexer, output (format.md 3.3-3.6).
+ * forward_attn.c - the attention of one layer: window, compressed rows, indexer, output (doc/format.md 3.3-3.6).
  * Threads: as forward.h. Locks: none. */
 #include "engine/base/must.h"
 #include "engine/model/forward_priv.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * forward_moe.c - the mixture of experts of one layer (format.md 3.7).
+ * forward_moe.c - the mixture of experts of one layer (doc/format.md 3.7).
  * Threads: as forward.h. Locks: none. */
 #include "engine/model/forward_priv.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * mtp.c - the draft block of V4-Flash: logits of the token after next (format.md 5.1).
+ * mtp.c - the draft block of V4-Flash: logits of the token after next (doc/format.md 5.1).
  * Threads: as forward.h. Locks: none. */
 #include "engine/model/mtp.h"
 #include "engine/base/must.h"

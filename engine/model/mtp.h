@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * mtp.h - the draft block of V4-Flash: logits of the token after next (format.md 5.1).
+ * mtp.h - the draft block of V4-Flash: logits of the token after next (doc/format.md 5.1).
  * Threads: as forward.h. Locks: none. */
 #ifndef ENGINE_MTP_H
 #define ENGINE_MTP_H

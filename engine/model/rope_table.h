@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * rope_table.h - rotary frequencies, and cosines and sines of positions (format.md 3.4).
+ * rope_table.h - rotary frequencies, and cosines and sines of positions (doc/format.md 3.4).
  * Threads: any, read-only after init. Locks: none. */
 #ifndef ENGINE_ROPE_TABLE_H
 #define ENGINE_ROPE_TABLE_H

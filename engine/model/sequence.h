@@ -2,7 +2,7 @@
  * sequence.h - what the model remembers of one token sequence, in the parts that a cache can share.
  * Threads: the engine thread, except sequence_bytes. Locks: none.
  *
- * Two kinds of memory (design.md section 3). Blocks of 128 tokens hold the compressed rows and index keys of
+ * Two kinds of memory. Blocks of 128 tokens hold the compressed rows and index keys of
  * all layers; a full block never changes again and is reference-counted. Tails hold what only continuation
  * needs: the last rows of the window and the compressors' inputs since the last whole group (and the group
  * before it where groups overlap).

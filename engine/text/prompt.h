@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * prompt.h - renders messages to the model's prompt, byte for byte as the official encoder (format.md 4.4).
+ * prompt.h - renders messages to the model's prompt, byte for byte as the official encoder (doc/format.md 4.4).
  * Threads: any. Locks: none. */
 #ifndef ENGINE_PROMPT_H
 #define ENGINE_PROMPT_H

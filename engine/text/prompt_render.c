@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * prompt_render.c - turns to prompt text, byte for byte as the official encoder (format.md 4.4).
+ * prompt_render.c - turns to prompt text, byte for byte as the official encoder (doc/format.md 4.4).
  * Threads: any. Locks: none. */
 #include "engine/base/rc.h"
 #include "engine/text/prompt_priv.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * tokenizer.h - byte-level BPE from tokenizer.json, with streaming decode (format.md 4).
+ * tokenizer.h - byte-level BPE from tokenizer.json, with streaming decode (doc/format.md 4).
  * Threads: any, read-only after loading. Locks: none. */
 #ifndef ENGINE_TOKENIZER_H
 #define ENGINE_TOKENIZER_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * attn.c - attention of every head over window rows, then compressed rows, with a sink. format.md 3.3.
+ * attn.c - attention of every head over window rows, then compressed rows, with a sink. doc/format.md 3.3.
  * Threads: engine calls, pool runs slices over (token, heads). Locks: none.
  *
  * The order of ref: blocks of 64 rows; per block the scores, the new running maximum, the sums so far

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * indexer.c - score every visible compressed row for every token, and keep the best. format.md 3.6.
+ * indexer.c - score every visible compressed row for every token, and keep the best. doc/format.md 3.6.
  * Threads: engine calls, pool runs slices. Locks: none.
  *
  * Eight rows are scored at a time, one per lane; a score sums its heads upwards from head 0. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * mhc.c - hyper-connections: read (pre), write (post) and the read before the head. format.md 3.1.
+ * mhc.c - hyper-connections: read (pre), write (post) and the read before the head. doc/format.md 3.1.
  * Threads: engine calls, pool runs slices. Locks: none.
  *
  * The mixes of all tokens are one matrix product with fn as a weight in F32. prec BF16 rounds fn and the

@@ -138,7 +138,7 @@ static void mhc_bf16_balance(float *c, int hc, int step, int line, float eps)
 	}
 }
 
-/* softmax of rows, + eps, columns, then iters - 1 times rows, columns (format.md 3.1) */
+/* softmax of rows, + eps, columns, then iters - 1 times rows, columns (doc/format.md 3.1) */
 static void mhc_bf16_sinkhorn(float *c, int hc, int iters, float eps)
 {
 	for (int j = 0; j < hc; j++) {

@@ -3,7 +3,7 @@
  * Threads: any. Locks: none.
  *
  * Columns go in blocks of 128 (F32, BF16, FP8), 32 (FP4) or 16 (NVFP4): eight lanes and a tree each, times
- * (activation scale * weight scale), blocks in rising order (format.md 3.2). */
+ * (activation scale * weight scale), blocks in rising order (doc/format.md 3.2). */
 #include "plugins/moe-fused/moe_fused_row.h"
 #include "plugins/moe-fused/moe_fused.h"
 

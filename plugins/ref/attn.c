@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * attn.c - attention of every head over window rows, then compressed rows, with a sink. format.md 3.3.
+ * attn.c - attention of every head over window rows, then compressed rows, with a sink. doc/format.md 3.3.
  * Threads: engine calls, pool runs slices over (token, head). Locks: none.
  *
  * The list of a token is its window rows by rising position, then its compressed rows by rising number, in

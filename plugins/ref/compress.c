@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * compress.c - pool a group of tokens into one compressed row. format.md 3.5.
+ * compress.c - pool a group of tokens into one compressed row. doc/format.md 3.5.
  * Threads: engine calls, pool runs slices over output rows. Locks: none.
  *
  * Each channel is pooled on its own: softmax of its scores over the rows, oldest first, times its values. */

@@ -4,7 +4,7 @@
  *
  * The order of one output element: its columns in blocks of 128 (F32, BF16, FP8), 32 (FP4) or 16 (NVFP4); the
  * products of a block are summed by ref_dot_block; that sum times (activation scale * weight scale) is added
- * to the element, blocks in rising order. This is format.md 3.2. */
+ * to the element, blocks in rising order. This is doc/format.md 3.2. */
 #include "plugins/ref/linear.h"
 #include "plugins/ref/ref.h"
 #include "plugins/ref/round.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * mhc.c - hyper-connections: read (pre), write (post) and the read before the head. format.md 3.1.
+ * mhc.c - hyper-connections: read (pre), write (post) and the read before the head. doc/format.md 3.1.
  * Threads: engine calls, pool runs slices over tokens. Locks: none.
  *
  * prec BF16 is what an implementation gets that keeps the mixing in bf16 tensors: streams, fn and y are

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * moe.c - choose experts and their weights; run the chosen and the shared ones. format.md 3.7.
+ * moe.c - choose experts and their weights; run the chosen and the shared ones. doc/format.md 3.7.
  * Threads: engine calls, pool runs slices. Locks: none.
  *
  * Experts run one after the other in rising id over all tokens that chose them, each adding to y, so a

@@ -11,14 +11,14 @@
 #define REF_FP4_BLOCK 32  /* values of an index row that share one FP4 scale */
 
 /* Splits x (n values) into e4m3 values q and the power-of-two scale that is returned: x ~ q * scale. q may be
- * x. NaN takes no part in choosing the scale and stays NaN. format.md 3.2. */
+ * x. NaN takes no part in choosing the scale and stays NaN. doc/format.md 3.2. */
 float ref_round_split(const float *x, int64_t n, float *q);
 
 /* Rounds x in place to a KV row's stored values: FP8 has one scale per REF_KV_BLOCK. -EINVAL for FP4. */
 int ref_round_kv(float *x, int64_t n, uint32_t round);
 /* Rounds x in place to an index row's stored values. All but NONE rotate by a Hadamard matrix first, so n
  * must be a power of two then (else -EINVAL): FP4 has a scale per REF_FP4_BLOCK, FP8 one for the row.
- * format.md 3.6. */
+ * doc/format.md 3.6. */
 int ref_round_index(float *x, int64_t n, uint32_t round);
 /* Can rows of n_kv and n_index values be rounded so? 0 or -EINVAL; lets an op refuse
  * before its slices start. */

@@ -104,7 +104,7 @@ static void faults(const json_t *o, int missing, int unexpected, int mismatched)
 	assert_int_equal(count(o, "mismatched", "count"), mismatched);
 }
 
-/* Figures of format.md 2.1, 2.6, 2.9 and 6. */
+/* Figures of doc/format.md 2.1, 2.6, 2.9 and 6. */
 static void flash_is_described(void **state)
 {
 	struct flash_total total;

@@ -27,7 +27,7 @@ static double *cases_doubles(int64_t n)
 
 /* ---- the equations ---- */
 
-/* As format.md 3.2 rounds activations: e4m3 with one scale per 128. */
+/* As doc/format.md 3.2 rounds activations: e4m3 with one scale per 128. */
 static void cases_round(double *x, int64_t n)
 {
 	for (int64_t k = 0; k < n; k += 128) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ref_compress.c - tests of ref's compressor against format.md 3.5 in double.
+ * ref_compress.c - tests of ref's compressor against doc/format.md 3.5 in double.
  * Threads: see refkit.h. Locks: none. */
 #include "plugins/ref/ref.h"
 #include "tests/unit/refkit.h"

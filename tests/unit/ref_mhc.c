@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ref_mhc.c - tests of ref's hyper-connection ops against format.md 3.1 in double.
+ * ref_mhc.c - tests of ref's hyper-connection ops against doc/format.md 3.1 in double.
  * Threads: see refkit.h. Locks: none. */
 #include "plugins/ref/ref.h"
 #include "tests/unit/refkit.h"
@@ -56,7 +56,7 @@ static double mhc_sigmoid(double x)
 	return 1 / (1 + exp(-x));
 }
 
-/* m[i] of format.md for token t. */
+/* m[i] of doc/format.md for token t. */
 static double mhc_mix(const struct mhc_site *s, int t, int i)
 {
 	int n = s->hc * s->dim;

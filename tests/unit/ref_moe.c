@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ref_moe.c - tests of ref's routing and experts against format.md 3.7 in double.
+ * ref_moe.c - tests of ref's routing and experts against doc/format.md 3.7 in double.
  * Threads: see refkit.h. Locks: none. */
 #include "plugins/ref/ref.h"
 #include "tests/unit/refkit.h"
