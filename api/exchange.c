@@ -179,6 +179,8 @@ static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Respo
 		exchange_header(r, "Connection", "close");
 	if (x->cors)
 		exchange_cors(x, r);
+	if (!x->streaming)
+		keys_answered(&x->pass);
 	/* It can fail only when the connection is past its headers or dying; libmicrohttpd then closes it. */
 	(void)MHD_queue_response(x->connection, status, r);
 	MHD_destroy_response(r);
@@ -336,6 +338,7 @@ void exchange_stream(struct exchange *x, const struct exchange_work *work)
 void exchange_finish(struct exchange *x)
 {
 	x->finished = true;
+	keys_answered(&x->pass);
 }
 
 void exchange_abandon(struct exchange *x)

@@ -291,13 +291,23 @@ int keys_enter(struct keys *k, const char *const *shown, int n, double now, stru
 	return rc;
 }
 
-void keys_leave(struct keys_pass *p)
+void keys_answered(struct keys_pass *p)
 {
-	if (!p->keys)
+	if (!p->keys || p->answered)
 		return;
 	lock_take(&p->keys->lock);
 	must(p->use->running > 0);
 	p->use->running--;
+	lock_drop(&p->keys->lock);
+	p->answered = true;
+}
+
+void keys_leave(struct keys_pass *p)
+{
+	if (!p->keys)
+		return;
+	keys_answered(p);
+	lock_take(&p->keys->lock);
 	keys_use_unref(p->use);
 	lock_drop(&p->keys->lock);
 	*p = (struct keys_pass){ 0 };

@@ -6,6 +6,8 @@
 
 #include "api/error.h"
 
+#include <stdbool.h>
+
 /* One key a line; blank lines and lines that begin with # are skipped:
  *   NAME sha256$SALT$DIGEST [requests_per_minute=N] [concurrent=N]
  * `dsv4ctl key new` makes such lines. */
@@ -18,6 +20,7 @@ struct keys_use;
 struct keys_pass {
 	struct keys *keys;
 	struct keys_use *use;
+	bool answered;
 };
 
 /* RC_CONFIG with "file:line: " in why, also when others than owner and group may read the file or others than
@@ -33,6 +36,9 @@ void keys_replace(struct keys *k, struct keys **next);
  * always compared. */
 int keys_enter(struct keys *k, const char *const *shown, int n, double now, struct keys_pass *ret_pass,
 	       struct error *err);
+/* Its answer is made: it no longer counts as running, so that a client which has read the answer may ask again at once.
+ * Again does nothing. */
+void keys_answered(struct keys_pass *p);
 /* Gives back what was counted; nothing for a pass that is {0}. */
 void keys_leave(struct keys_pass *p);
 /* The name of its key, NULL for a pass that is {0}. */

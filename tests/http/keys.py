@@ -141,7 +141,7 @@ class Routes(OnFake):
 
 
 class Limits(OnFake):
-    LINES = (line("few", "few", "concurrent=2"), line("slow", "slow", "requests_per_minute=3"), line("free", "free"))
+    LINES = (line("one", "one", "concurrent=1"), line("few", "few", "concurrent=2"), line("slow", "slow", "requests_per_minute=3"), line("free", "free"))
 
     def limited(self, got):
         e = self.refused(429, *got)
@@ -153,6 +153,12 @@ class Limits(OnFake):
         self.assertEqual([self.post("s", "slow")[0] for _ in range(3)], [200] * 3)
         self.assertIn("3 requests per minute", self.limited(self.post("s", "slow"))["message"])
         self.assertEqual(self.post("s", "free")[0], 200)
+
+    def test_who_has_read_the_answer_may_ask_again_at_once(self):
+        self.assertEqual([self.post("s", "one")[0] for _ in range(200)], [200] * 200)
+        for _ in range(100):
+            s = self.fake.stream(chat("s"), headers=bearer("one"))
+            self.assertEqual((s.status, list(s)[-1]), (200, "[DONE]"))
 
     def test_concurrent_requests_are_given_back_on_every_path(self):
         def whole(script="w|s"):
