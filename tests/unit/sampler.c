@@ -235,6 +235,43 @@ static void logprobs_are_of_the_raw_logits(void **state)
 	sampler_work_free(&w);
 }
 
+/* Whatever bias, penalties and filters make of the allowed tokens, one of them comes, with its raw probability. */
+static void only_allowed_tokens_come_whatever_else_is_set(void **state)
+{
+	static const float logits[70] = { [2] = 9, [3] = 1, [68] = 1 };
+	static const uint64_t both[2] = { 1 << 3, 1 << 4 }, one[2] = { 0, 1 << 4 };
+	struct gen_logit_bias bias[] = { { 3, -100 }, { 68, -100 }, { 2, 100 } };
+	struct gen_sampling set = sampler_neutral();
+	int32_t first[2] = { 0 };
+	struct sampler_choice c;
+	struct sampler_work *w;
+	struct sampler *s;
+
+	(void)state;
+	set.bias = bias;
+	set.n_bias = 3;
+	set.top_p = 0.9f;
+	set.min_p = 0.1f;
+	set.presence_penalty = 2;
+	set.repetition_penalty = 2;
+	set.logprobs = true;
+	assert_int_equal(sampler_work_new(70, &w), 0);
+	for (int i = 0; i < 200; i++) {
+		set.top_k = i % 3;
+		set.temperature = (float)(i % 5);
+		assert_int_equal(sampler_new(&set, 70, &s), 0);
+		assert_int_equal(sampler_pick(s, w, logits, both, (uint64_t)i, &c, NULL), 0);
+		assert_true(c.token == 3 || c.token == 68);
+		first[c.token == 68]++;
+		assert_true(c.logprob < -7); /* of all 70, where token 2 has nearly everything */
+		assert_int_equal(sampler_pick(s, w, logits, one, (uint64_t)i, &c, NULL), 0);
+		assert_int_equal(c.token, 68);
+		sampler_free(&s);
+	}
+	assert_true(first[0] > 0 && first[1] > 0);
+	sampler_work_free(&w);
+}
+
 static void a_logit_that_is_not_finite_is_an_error(void **state)
 {
 	static const float bad[3] = { NAN, INFINITY, -INFINITY };
@@ -306,6 +343,7 @@ int main(void)
 		cmocka_unit_test(bias_moves_a_token),
 		cmocka_unit_test(seed_decides_alone),
 		cmocka_unit_test(logprobs_are_of_the_raw_logits),
+		cmocka_unit_test(only_allowed_tokens_come_whatever_else_is_set),
 		cmocka_unit_test(a_logit_that_is_not_finite_is_an_error),
 		cmocka_unit_test(settings_out_of_range_are_named),
 	};
