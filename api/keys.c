@@ -264,7 +264,7 @@ static int keys_admit(struct keys *k, struct keys_entry *e, double now, struct k
 	u->tokens -= e->per_minute ? 1 : 0;
 	u->running++;
 	u->refs++;
-	*ret_pass = (struct keys_pass){ k, u };
+	*ret_pass = (struct keys_pass){ .keys = k, .use = u };
 	return 0;
 }
 
