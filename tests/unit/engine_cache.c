@@ -161,7 +161,8 @@ static void test_use(struct engine *e, struct provider *p, enum dsv4_family fami
 	struct buf why = { 0 };
 	struct kset *ks;
 
-	if (kset_build(&ov, p ? 1 : 0, &ks, &why) || engine_activate(e, &ks, NULL, false, &why))
+	ks = warm_kset(&ov, p ? 1 : 0);
+	if (engine_activate(e, &ks, NULL, false, &why))
 		fail_msg("%s", buf_str(&why));
 }
 

@@ -49,7 +49,8 @@ static void test_use(struct engine *e, struct provider *p, int phase, bool at_st
 	struct buf why = { 0 };
 	struct kset *ks;
 
-	if (kset_build(&ov, p ? 1 : 0, &ks, &why) || engine_activate(e, &ks, NULL, at_step, &why))
+	ks = warm_kset(&ov, p ? 1 : 0);
+	if (engine_activate(e, &ks, NULL, at_step, &why))
 		fail_msg("%s", buf_str(&why));
 }
 

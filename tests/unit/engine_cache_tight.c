@@ -40,7 +40,8 @@ static void test_use_failing(struct engine *e)
 	struct kset *ks;
 
 	provider_init(&provider, &plugin, NULL);
-	if (kset_build(&ov, 1, &ks, &why) || engine_activate(e, &ks, NULL, false, &why))
+	ks = warm_kset(&ov, 1);
+	if (engine_activate(e, &ks, NULL, false, &why))
 		fail_msg("%s", buf_str(&why));
 }
 

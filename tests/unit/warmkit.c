@@ -3,9 +3,36 @@
  * Threads: the test's and the engine's. Locks: none. */
 #include "tests/unit/warmkit.h"
 
+#include "tests/unit/plugkit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Mapped at the first engine and never let go: no set outlives the program. */
+static struct plugkit warm_plugin;
+
+static void warm_map(void)
+{
+	if (!warm_plugin.handle && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+		plugkit_init(&warm_plugin, "avx2");
+}
+
+struct kset *warm_kset(const struct kset_overlay *ov, int n)
+{
+	struct kset_overlay all[KSET_MAX_OVERLAYS];
+	struct buf why = { 0 };
+	struct kset *ks;
+	int m = 0;
+
+	for (; warm_plugin.handle && m < DSV4_N_FAMILY; m++)
+		all[m] = (struct kset_overlay){ (enum dsv4_family)m, -1, &warm_plugin.provider };
+	for (int i = 0; i < n; i++)
+		all[m++] = ov[i];
+	if (kset_build(all, m, &ks, &why))
+		fail_msg("%s", buf_str(&why));
+	return ks;
+}
 
 struct engine *warm_open(const struct engine_options *with)
 {
@@ -13,11 +40,16 @@ struct engine *warm_open(const struct engine_options *with)
 	struct engine_options o = *with;
 	struct engine *e = NULL;
 	struct buf why = { 0 };
+	struct kset *ks;
 	char dir[4096];
 
 	snprintf(dir, sizeof dir, "%s/etc/tiny", top ? top : ".");
 	o.model_dir = dir;
 	if (engine_open(&o, &e, &why))
+		fail_msg("%s", buf_str(&why));
+	warm_map();
+	ks = warm_kset(NULL, 0);
+	if (engine_activate(e, &ks, NULL, false, &why))
 		fail_msg("%s", buf_str(&why));
 	return e;
 }

@@ -46,8 +46,11 @@ struct warm_prompt {
 	int n;
 };
 
-/* With cache_bytes and the rest as given. */
+/* With cache_bytes and the rest as given, and warm_kset(). */
 struct engine *warm_open(const struct engine_options *with);
+/* These over avx2's kernels, which have ref's bits in a small part of its time, or over ref where the CPU lacks them.
+ * After the first warm_open(). */
+struct kset *warm_kset(const struct kset_overlay *ov, int n);
 /* n more tokens, the same for the same seed. */
 void warm_grow(struct warm_prompt *p, uint32_t seed, int n);
 void warm_grow_answer(struct warm_prompt *p, const struct warm_answer *a);
