@@ -73,7 +73,7 @@ static struct engine *test_open(size_t cache_bytes, int prefill_chunk)
 /* Asks both engines; the answers must be the same. Returns the warm one. */
 static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p, int max_tokens)
 {
-	struct warm_answer a = warm_ask(e, p, max_tokens), b = warm_ask(cold, p, max_tokens);
+	struct warm_answer a = warm_ask(e, p, max_tokens), b = warm_ask_cold(cold, p, max_tokens);
 
 	warm_same(&a, &b);
 	assert_int_equal(b.usage.cached_tokens, 0);

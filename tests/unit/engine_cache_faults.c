@@ -38,7 +38,7 @@ static struct engine *test_open(int prefill_chunk)
 /* Asks both engines; the answers must be the same. Returns the warm one. */
 static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p, int max_tokens)
 {
-	struct warm_answer a = warm_ask(e, p, max_tokens), b = warm_ask(cold, p, max_tokens);
+	struct warm_answer a = warm_ask(e, p, max_tokens), b = warm_ask_cold(cold, p, max_tokens);
 
 	warm_same(&a, &b);
 	return a;
@@ -112,7 +112,7 @@ static void a_decoded_token_is_the_one_that_prefill_gives(void **state)
 
 	(void)state;
 	warm_grow(&p, 9, 120);
-	all = warm_ask(cold, &p, 20);
+	all = warm_ask_cold(cold, &p, 20);
 	for (int i = 0; i < all.n; i++) {
 		a = warm_ask(e, &p, 1);
 		assert_int_equal(a.token[0], all.token[i]);
@@ -146,7 +146,7 @@ static void resuming_one_leaves_the_others_alone(void **state)
 			g[k] = warm_submit(e, &s);
 		}
 		for (uint32_t k = 0; k < 4; k++) {
-			struct warm_answer a = warm_read(e, &g[k]), b = warm_ask(cold, &p[k], 30 + 10 * (int)k);
+			struct warm_answer a = warm_read(e, &g[k]), b = warm_ask_cold(cold, &p[k], 30 + 10 * (int)k);
 
 			warm_same(&a, &b);
 			assert_true(a.usage.cached_tokens >= 128);

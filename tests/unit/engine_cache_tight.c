@@ -85,7 +85,7 @@ static size_t test_room(int n_block, int n_state)
 
 static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p, int max_tokens)
 {
-	struct warm_answer a = warm_ask(e, p, max_tokens), b = warm_ask(cold, p, max_tokens);
+	struct warm_answer a = warm_ask(e, p, max_tokens), b = warm_ask_cold(cold, p, max_tokens);
 
 	warm_same(&a, &b);
 	return a;
@@ -103,7 +103,7 @@ static int test_ask_together(struct engine *e, const struct warm_prompt *p, int 
 		g[i] = warm_submit(e, &s);
 	}
 	for (int i = 0; i < n; i++) {
-		struct warm_answer a = warm_read(e, &g[i]), b = warm_ask(cold, &p[i], 3);
+		struct warm_answer a = warm_read(e, &g[i]), b = warm_ask_cold(cold, &p[i], 3);
 
 		warm_same(&a, &b);
 		fewest = a.usage.cached_tokens < fewest ? a.usage.cached_tokens : fewest;
@@ -185,7 +185,7 @@ static void who_waits_behind_the_same_prompt_is_not_cold(void **state)
 		g[i] = warm_submit(e, &s);
 	}
 	for (int i = 0; i < 4; i++) {
-		struct warm_answer a = warm_read(e, &g[i]), b = warm_ask(cold, &p, 3);
+		struct warm_answer a = warm_read(e, &g[i]), b = warm_ask_cold(cold, &p, 3);
 
 		warm_same(&a, &b);
 		assert_int_equal(a.usage.cached_tokens, i ? 256 : 0);

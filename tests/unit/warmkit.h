@@ -60,6 +60,9 @@ struct generation *warm_submit(struct engine *e, const struct generation_spec *s
 /* Reads to the end and lets go. */
 struct warm_answer warm_read(struct engine *e, struct generation **g);
 struct warm_answer warm_ask(struct engine *e, const struct warm_prompt *p, int max_tokens);
+/* The same of an engine that has no cache and always the same kernels and numerics, one in a program: what it was asked
+ * lately it is not asked again. */
+struct warm_answer warm_ask_cold(struct engine *cold, const struct warm_prompt *p, int max_tokens);
 /* The same tokens and the same bits of their logprobs. */
 void warm_same(const struct warm_answer *a, const struct warm_answer *b);
 /* What a prompt of n tokens can have at most from the cache. */
