@@ -45,6 +45,7 @@ struct engine_options {
 	const char *cache_dir;    /* prefix cache on disk; NULL or empty: none. One that fails is left out */
 	size_t cache_disk_bytes, cache_write_rate; /* cache_disk.h */
 	double cache_disk_patience; /* seconds that the disk may take for one file, and a request waits for it; 0: 5 */
+	double recompute_patience; /* seconds that engine_recompute() waits for room; 0: 5 */
 	int request_timeout;      /* seconds that a request may take, from its submission on; 0: no limit */
 	int ring_requests;        /* finished requests kept for inspection; 0: default 256 */
 	size_t ring_bytes;        /* and their bytes; 0: default 64 MiB */
@@ -148,8 +149,8 @@ struct cache *engine_cache(struct engine *e);
 struct cache_disk *engine_cache_disk(struct engine *e);
 const char *engine_cache_disk_why(struct engine *e);
 /* Recomputes the tokens [0, n) on the calling thread with the active set and numerics, whatever is cached, into a
- * fresh sequence; for cache verify. Waits for room in state_bytes until those that run leave it, before requests that
- * wait. -ENOMEM, RC_DRAINING, RC_TOO_LARGE, RC_CANCELLED, RC_KERNEL. The caller frees. */
+ * fresh sequence; for cache verify. Waits a while for room in state_bytes; requests go first. -ENOMEM, RC_DRAINING,
+ * RC_TOO_LARGE, RC_BUSY (they left no room), RC_CANCELLED, RC_KERNEL. The caller frees. */
 int engine_recompute(struct engine *e, const int32_t *token, int64_t n, const atomic_bool *cancel,
 	struct sequence **ret_s, struct buf *why);
 

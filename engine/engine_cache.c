@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * engine_cache.c - the prefix cache of an open model, and tokens computed afresh to hold against it.
  * Threads: any. Lock: engine. */
+#include "engine/base/clock.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/checkpoint/model_id.h"
@@ -8,6 +9,7 @@
 
 #define ENGINE_RECOMPUTE_CHUNK 512
 #define ENGINE_CLAIM_MS 100    /* who waits for room looks so often whether it is to go on */
+#define ENGINE_CLAIM_PATIENCE 5.0
 #define ENGINE_CACHE_PATIENCE 5.0
 #define ENGINE_CACHE_CLOSE 5.0 /* seconds in which what is queued for the disk may still be written */
 
@@ -44,6 +46,7 @@ int engine_cache_open(struct engine *e, const struct engine_options *o, struct b
 		return rc;
 	engine_cache_open_disk(e, o);
 	c.disk = e->cache_disk;
+	e->recompute_patience = o->recompute_patience > 0 ? o->recompute_patience : ENGINE_CLAIM_PATIENCE;
 	rc = cache_new(&c, &e->cache);
 	if (rc)
 		return buf_why(why, rc, "no memory for the prefix cache");
@@ -79,13 +82,13 @@ const char *engine_cache_disk_why(struct engine *e)
 
 /* ---- room for states ---- */
 
-/* A claim that waits keeps later requests out, or it would wait for ever; those that run go on. */
+/* A claim that waits keeps no request out: it has room when they leave some, or is told that they do not. */
 bool engine_take_room(struct engine *e, size_t bytes)
 {
 	bool room;
 
 	lock_take(&e->lock);
-	room = e->taken + e->claimed + bytes <= e->env.max_state;
+	room = e->taken + e->granted + bytes <= e->env.max_state;
 	if (room)
 		e->taken += bytes;
 	lock_drop(&e->lock);
@@ -101,29 +104,30 @@ void engine_give_room(struct engine *e, size_t bytes)
 }
 
 /* Lock held. */
-static int engine_claim_wait(struct engine *e, const atomic_bool *cancel, struct buf *why)
+static int engine_claim_wait(struct engine *e, long long until_ms, const atomic_bool *cancel, struct buf *why)
 {
 	if (e->stopping)
 		return buf_why(why, RC_DRAINING, "the engine stops");
 	if (cancel && atomic_load(cancel))
 		return buf_why(why, RC_CANCELLED, "cancelled while it waited for the memory that %d requests have",
 			e->count.running);
+	if (clock_ms() >= until_ms)
+		return buf_why(why, RC_BUSY, "waited %.3g s for the memory that %d requests have: try again when they are done",
+			e->recompute_patience, e->count.running);
 	lock_wait(&e->lock, &e->room, ENGINE_CLAIM_MS);
 	return 0;
 }
 
-/* Memory for a sequence that is no request's: waits until those that run leave it. */
+/* Memory for a sequence that is no request's: waits a while until those that run leave it. */
 static int engine_claim(struct engine *e, size_t bytes, const atomic_bool *cancel, struct buf *why)
 {
+	long long until_ms = clock_ms() + (long long)(1000 * e->recompute_patience);
 	int rc = 0;
 
 	lock_take(&e->lock);
-	e->claimed += bytes;
 	while (rc == 0 && e->taken + e->granted + bytes > e->env.max_state)
-		rc = engine_claim_wait(e, cancel, why);
-	if (rc)
-		e->claimed -= bytes;
-	else
+		rc = engine_claim_wait(e, until_ms, cancel, why);
+	if (rc == 0)
 		e->granted += bytes;
 	lock_drop(&e->lock);
 	return rc;
@@ -132,7 +136,6 @@ static int engine_claim(struct engine *e, size_t bytes, const atomic_bool *cance
 static void engine_unclaim(struct engine *e, size_t bytes)
 {
 	lock_take(&e->lock);
-	e->claimed -= bytes;
 	e->granted -= bytes;
 	e->woken = true;
 	must_zero(pthread_cond_signal(&e->cond));

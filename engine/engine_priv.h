@@ -29,6 +29,7 @@ struct engine {
 	char model_id[SHA256_HEX];
 	int request_timeout;       /* seconds; 0: none */
 	int max_queued;
+	double recompute_patience; /* seconds */
 	pthread_t thread;
 	bool started;
 
@@ -56,7 +57,7 @@ struct engine {
 	struct list live;          /* of request.live: all that have not finished */
 	bool woken, stopping;
 	size_t taken;              /* state bytes that the running requests may come to hold */
-	size_t claimed, granted;   /* the same of sequences that are no request's: with those that wait for room; without */
+	size_t granted;            /* the same of sequences that are no request's */
 	pthread_cond_t room;       /* there may be room for one of those */
 	struct kset *kset;
 	struct numerics numerics;

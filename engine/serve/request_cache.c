@@ -7,6 +7,7 @@
 #include "engine/base/must.h"
 #include "engine/cache/cache_finite.h"
 #include "engine/cache/cache_numbers.h"
+#include "engine/model/disproved.h"
 #include "engine/serve/request.h"
 
 #include <stdlib.h>
@@ -60,13 +61,33 @@ static void request_cache_tell(struct request *r)
 	record_cached(r->rec, (int)f->reused, cache_miss_name(f->miss), request_cache_byte(r, f->diff_token));
 }
 
+/* The list first: whoever is disproved meanwhile is then noticed later. */
+static void request_cache_identity(struct request *r)
+{
+	r->cache.disproved = disproved_newest();
+	cache_numbers(r->kset, &r->task.numerics, r->cache.numbers);
+}
+
+/* Was the path found under numbers that are no longer the request's? Hashed again only when someone was disproved. */
+static bool request_cache_outdated(struct request *r, bool other_set)
+{
+	struct request_cache *c = &r->cache;
+	uint8_t before[sizeof c->numbers];
+
+	if (!other_set && c->disproved == disproved_newest())
+		return false;
+	memcpy(before, c->numbers, sizeof before);
+	request_cache_identity(r);
+	return memcmp(before, c->numbers, sizeof before) != 0;
+}
+
 void request_cache_lookup(struct request *r)
 {
 	struct request_cache *c = &r->cache;
 
 	if (!r->env->cache)
 		return;
-	cache_numbers(r->kset, &r->task.numerics, c->numbers);
+	request_cache_identity(r);
 	c->decode = cache_phases_agree(r->kset);
 	cache_lookup(r->env->cache, c->numbers, r->prompt, r->n_prompt, &c->path, &c->find);
 	r->task.held = c->find.waiting;
@@ -92,10 +113,24 @@ void request_cache_poll(struct request *r)
 	}
 }
 
+/* What it waited with may be a liar's. It has waited: what only a disk has is not waited for again. */
+static void request_cache_find_anew(struct request *r)
+{
+	struct request_cache *c = &r->cache;
+
+	request_cache_drop(r);
+	request_cache_lookup(r);
+	if (c->path && c->find.waiting)
+		cache_give_up(r->env->cache, c->path, &c->find);
+	r->task.held = false;
+}
+
 void request_cache_resume(struct request *r)
 {
 	struct request_cache *c = &r->cache;
 
+	if (c->path && request_cache_outdated(r, false))
+		request_cache_find_anew(r);
 	if (!c->path)
 		return;
 	/* Those before it in the queue may have left what it needs. */
@@ -112,14 +147,10 @@ void request_cache_resume(struct request *r)
 
 void request_cache_repinned(struct request *r)
 {
-	struct request_cache *c = &r->cache;
-	uint8_t now[sizeof c->numbers];
-
-	if (!c->path)
+	if (!r->cache.path)
 		return;
-	c->decode = cache_phases_agree(r->kset);
-	cache_numbers(r->kset, &r->task.numerics, now);
-	if (memcmp(now, c->numbers, sizeof now) == 0)
+	r->cache.decode = cache_phases_agree(r->kset);
+	if (!request_cache_outdated(r, true))
 		return;
 	request_cache_drop(r);
 	if (!r->seq)
@@ -127,6 +158,15 @@ void request_cache_repinned(struct request *r)
 }
 
 /* ---- publishing ---- */
+
+/* Has it a path to publish under? Not under one that was cleared away because a kernel was disproved: its blocks would
+ * be written to the disk again. */
+static bool request_cache_may_publish(struct request *r)
+{
+	if (r->cache.path && request_cache_outdated(r, false))
+		request_cache_drop(r);
+	return r->cache.path != NULL;
+}
 
 /* Without memory for them nothing more can be published. */
 static bool request_cache_more_fed(struct request_cache *c)
@@ -265,7 +305,7 @@ void request_cache_publish(struct request *r)
 	struct request_cache *c = &r->cache;
 	int64_t end;
 
-	if (!c->path)
+	if (!request_cache_may_publish(r))
 		return;
 	end = request_cache_end(r);
 	if (request_cache_too_late(r, end))
@@ -279,7 +319,7 @@ void request_cache_finish(struct request *r)
 {
 	struct request_cache *c = &r->cache;
 
-	if (c->path && c->edge)
+	if (request_cache_may_publish(r) && c->edge)
 		cache_publish_state(r->env->cache, c->path, c->edge);
 }
 

@@ -7,12 +7,13 @@
  * branches off there), at every eighth edge, at the last edge for which there is room, and at the last edge reached
  * when the request ends well (its next turn). Blocks for which there was no room are published when there is, if a
  * state can still be saved behind them. A request that ends otherwise, or goes on with other numbers, publishes no
- * more. */
+ * more; nor does one from whose numbers a kernel was disproved since, and one that waits in the queue looks again. */
 #ifndef ENGINE_REQUEST_CACHE_H
 #define ENGINE_REQUEST_CACHE_H
 
 #include "engine/cache/cache.h"
 
+struct disproved;
 struct request;
 
 /* The request's own part. */
@@ -20,6 +21,7 @@ struct request_cache {
 	struct cache_path *path;       /* NULL: nothing to publish under */
 	struct cache_find find;
 	uint8_t numbers[32];           /* under which the path is */
+	const struct disproved *disproved; /* the newest, when that was told */
 	bool decode;                   /* what decode steps compute may be published */
 	long long wait_until;          /* clock_ns(): so long it waits for the disk */
 	int64_t next;                  /* block to publish next */

@@ -7,7 +7,6 @@
 #include "tests/unit/warmkit.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -553,69 +552,6 @@ static void recomputed_blocks_have_the_cached_bits(void **state)
 	engine_close(&e);
 }
 
-struct test_recompute {
-	struct engine *e;
-	const struct warm_prompt *p;
-	int rc;
-};
-
-static void *test_recompute(void *arg)
-{
-	struct test_recompute *t = arg;
-	struct sequence *s = NULL;
-	struct buf why = { 0 };
-
-	t->rc = engine_recompute(t->e, t->p->token, t->p->n, NULL, &s, &why);
-	sequence_free(&s);
-	buf_fini(&why);
-	return NULL;
-}
-
-/* Beside a request that may come to hold all memory for states there is none for a recomputation: as a request would,
- * it waits, and those that come after it wait for it. */
-static void recomputing_waits_for_the_memory_that_requests_have(void **state)
-{
-	struct engine_options o = { .cache_bytes = WARM_ENOUGH };
-	struct warm_prompt p = { .n = 0 };
-	struct test_recompute t = { .p = &p };
-	struct gen_event ev = { .kind = GEN_EV_CONTENT };
-	struct generation *g, *after;
-	struct generation_spec s;
-	struct sequence_layout l;
-	struct sequence *seq = NULL;
-	atomic_bool cancel = true;
-	struct buf why = { 0 };
-	pthread_t thread;
-
-	(void)state;
-	warm_grow(&p, 12, 200);
-	sequence_layout_init(&l, engine_config(cold));
-	o.state_bytes = sequence_layout_bytes(&l, 2000);
-	t.e = warm_open(&o);
-	s = warm_spec(&p, 1700);
-	s.sampling.logprobs = false;
-	g = warm_submit(t.e, &s);
-	assert_int_equal(generation_wait(g, &ev, -1), 0); /* it runs */
-	assert_int_equal(engine_recompute(t.e, p.token, p.n, &cancel, &seq, &why), RC_CANCELLED);
-	assert_non_null(strstr(buf_str(&why), "while it waited for the memory that 1 requests have"));
-	assert_int_equal(pthread_create(&thread, NULL, test_recompute, &t), 0);
-	s = warm_spec(&p, 3);
-	after = warm_submit(t.e, &s);
-	generation_cancel(g);
-	while (ev.kind != GEN_EV_FINISH) {
-		gen_event_fini(&ev);
-		assert_int_equal(generation_wait(g, &ev, -1), 0);
-	}
-	gen_event_fini(&ev);
-	generation_unref(&g);
-	assert_int_equal(warm_read(t.e, &after).finish, GEN_LENGTH);
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(t.rc, 0);
-	warm_idle(t.e);
-	buf_fini(&why);
-	engine_close(&t.e);
-}
-
 int main(void)
 {
 	const struct CMUnitTest together[] = {
@@ -624,7 +560,6 @@ int main(void)
 		cmocka_unit_test_setup(what_waits_keeps_what_it_found, test_setup),
 		cmocka_unit_test_setup(a_deadline_ends_what_runs_and_what_waits, test_setup),
 		cmocka_unit_test_setup(a_conversation_goes_on_after_a_restart, test_setup),
-		cmocka_unit_test_setup(recomputing_waits_for_the_memory_that_requests_have, test_setup),
 	};
 	/* One request after the other: nothing there to race. */
 	const struct CMUnitTest alone[] = {
