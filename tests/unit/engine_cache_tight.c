@@ -196,15 +196,22 @@ static void who_waits_behind_the_same_prompt_is_not_cold(void **state)
 	engine_close(&e);
 }
 
-/* On the engine thread, after the first token: as much as a consumer that does not read lets pile up. */
+struct test_flood {
+	struct generation *_Atomic g;
+	bool done;
+};
+
+/* On the engine thread, at the first event: as much as a consumer that does not read lets pile up. */
 static void test_flood(void *arg)
 {
-	struct generation *_Atomic *at = arg;
 	const struct gen_token_logprob lp = { .token = 1 };
-	struct generation *g = atomic_exchange(at, NULL);
+	struct test_flood *f = arg;
 
-	for (int i = 0; g && i < GENERATION_MAX_BACKLOG; i++)
-		generation_put_logprob(g, &lp, false, NULL, 0);
+	while (!f->g) /* its submission has yet to return */
+		sched_yield();
+	for (int i = 0; i < GENERATION_MAX_BACKLOG && !f->done; i++)
+		generation_put_logprob(f->g, &lp, false, NULL, 0);
+	f->done = true;
 }
 
 static void a_deadline_ends_a_request_that_nobody_reads(void **state)
@@ -212,7 +219,7 @@ static void a_deadline_ends_a_request_that_nobody_reads(void **state)
 	struct engine_options o = { .cache_bytes = WARM_ENOUGH };
 	struct engine *e = warm_open(&o);
 	struct warm_prompt p = { .n = 0 };
-	struct generation *_Atomic flooded = NULL;
+	struct test_flood flood = { .g = NULL };
 	struct gen_event ev = { .kind = GEN_EV_CONTENT };
 	struct generation_spec s;
 	struct engine_status st;
@@ -225,9 +232,9 @@ static void a_deadline_ends_a_request_that_nobody_reads(void **state)
 	s = warm_spec(&p, 0); /* all that fits */
 	s.deadline = 1;
 	s.notify = test_flood;
-	s.arg = &flooded;
+	s.arg = &flood;
 	assert_int_equal(engine_submit(e, &s, &g, &why), 0);
-	atomic_store(&flooded, g);
+	atomic_store(&flood.g, g);
 	do {
 		sched_yield();
 		engine_status(e, &st);
