@@ -9,6 +9,7 @@
 import json
 
 import plugins
+from daemon import PATIENCE
 
 
 def fast_kernels():
@@ -18,7 +19,8 @@ def fast_kernels():
 
 def config(path, **cache):
     """What a daemon starts with; the ring is short, so that it is soon full."""
-    lines = ["[daemon]", "ring_requests = 64", "[plugins]", "load = " + cache.pop("load", ""), "[kernels]",
+    lines = ["[daemon]", "ring_requests = 64", "[plugins]", "load = " + cache.pop("load", ""),
+             f"trial_timeout = {PATIENCE}", "[kernels]",
              "use = " + cache.pop("use", ""), "[cache]", *(f"{k} = {v}" for k, v in cache.items())]
     with open(path, "w", encoding="utf-8") as f:
         f.write("\n".join(line for line in lines if not line.endswith(" = ")) + "\n")
