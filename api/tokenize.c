@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * tokenize.c - POST /tokenize, /detokenize, /apply-template: what the model sees, without running it.
  * Threads: the connection's libmicrohttpd thread. Locks: none. */
-#include "api/body.h"
-#include "api/exchange.h"
-#include "api/chat_request.h"
-#include "api/chat_settings.h"
-#include "api/field.h"
-#include "api/token_list.h"
+#include "api/http/body.h"
+#include "api/http/exchange.h"
+#include "api/request/chat_request.h"
+#include "api/request/field.h"
+#include "api/request/settings.h"
+#include "api/request/token_list.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -106,7 +106,7 @@ static int tokenize_text(struct exchange *x, const struct field_at *b, struct to
 	const struct tokenizer *t = engine_tokenizer(x->engine);
 	const char *text = NULL;
 	bool special = false;
-	int rc = chat_settings_model(b, x->engine, err);
+	int rc = settings_model(b, x->engine, err);
 
 	for (size_t i = 0; !rc && !text && i < mem_countof(names); i++) {
 		special = names[i].special;
@@ -225,7 +225,7 @@ static int tokenize_untokens(struct exchange *x, const struct field_at *b, struc
 	bool skip = false;
 	int rc;
 
-	if ((rc = chat_settings_model(b, x->engine, err)) || (rc = field_bool(b, "skip_special", &skip, err)) ||
+	if ((rc = settings_model(b, x->engine, err)) || (rc = field_bool(b, "skip_special", &skip, err)) ||
 	    (rc = field_bool(b, "skip_special_tokens", &skip, err)) || (rc = field_array(b, "tokens", &tokens, err)))
 		return rc;
 	if (!tokens)

@@ -4,7 +4,7 @@
 #ifndef DAEMON_DAEMON_H
 #define DAEMON_DAEMON_H
 
-#include "api/http.h"
+#include "api/http/http.h"
 #include "daemon/conf.h"
 #include "daemon/control.h"
 #include "daemon/listen.h"

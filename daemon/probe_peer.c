@@ -2,7 +2,7 @@
  * probe_peer.c - this daemon as the chat server that a probe talks to, without a socket.
  * Threads: ops. Locks: none. */
 #include "daemon/probe_peer.h"
-#include "api/chat.h"
+#include "api/chat/chat.h"
 #include "engine/base/rc.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
  * tell.c - tells those who ask over HTTP what the daemon is and does.
  * Threads: control answers; tell_ask() from any. Locks: none (ops.h hands over). */
 #include "daemon/tell.h"
-#include "api/metrics.h"
-#include "api/question.h"
+#include "api/http/metrics.h"
+#include "api/http/question.h"
 #include "daemon/daemon.h"
 #include "daemon/ops.h"
 #include "engine/base/mem.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tell_cache.c - metrics of the prefix cache, in memory and on disk.
  * Threads: control. Locks: the cache's, the disk's, the tally's, one after the other, inside calls. */
-#include "api/metrics.h"
+#include "api/http/metrics.h"
 #include "daemon/daemon.h"
 #include "daemon/tell.h"
 #include "engine/base/mem.h"

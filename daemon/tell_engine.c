@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tell_engine.c - metrics of the engine: requests, tokens, steps, times.
  * Threads: control. Locks: the engine's and the tally's, one after the other, inside calls. */
-#include "api/metrics.h"
+#include "api/http/metrics.h"
 #include "daemon/daemon.h"
 #include "daemon/tell.h"
 #include "engine/base/mem.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tell_kernels.c - metrics of the active kernel set, the numerics, and the plugins.
  * Threads: control. Locks: the engine's, inside calls. */
-#include "api/metrics.h"
+#include "api/http/metrics.h"
 #include "daemon/daemon.h"
 #include "daemon/plugins.h"
 #include "daemon/tell.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tell_process.c - metrics of the program and its process, and what the daemon is doing.
  * Threads: control. Locks: the engine's, inside calls. */
-#include "api/metrics.h"
+#include "api/http/metrics.h"
 #include "daemon/daemon.h"
 #include "daemon/tell.h"
 #include "engine/base/must.h"

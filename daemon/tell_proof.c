@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * tell_proof.c - metrics that say whether answers are still right: the shadow's figures, the probes' verdicts.
  * Threads: control. Locks: the engine's and the shadow's, one after the other, inside calls. */
-#include "api/metrics.h"
+#include "api/http/metrics.h"
 #include "ctl/probe.h"
 #include "daemon/daemon.h"
 #include "daemon/tell.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * verbs_daemon.c - io.dsv4.Daemon: status, life cycle, logging. (Wait is in wait.c.)
  * Threads: control. Locks: none. */
-#include "api/metrics.h"
-#include "api/server.h"
-#include "api/traffic.h"
+#include "api/http/metrics.h"
+#include "api/http/server.h"
+#include "api/http/traffic.h"
 #include "daemon/daemon.h"
 #include "daemon/kernels.h"
 #include "daemon/last_good.h"

@@ -3,7 +3,7 @@
 set -eu
 cat <<'END'
 .\" SPDX-License-Identifier: MIT
-.\" Made by man/metrics.sh from api/metrics.def.
+.\" Made by man/metrics.sh from api/http/metrics.def.
 .Dd November 30, 2026
 .Dt DSV4-METRICS 7
 .Os dsv4d

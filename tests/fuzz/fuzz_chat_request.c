@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_chat_request.c - bytes as the body of POST /v1/chat/completions, and of POST /v1/completions.
  * Threads: one. */
-#include "api/body.h"
-#include "api/chat_request.h"
-#include "api/completions_request.h"
+#include "api/completions/completions_request.h"
+#include "api/http/body.h"
+#include "api/request/chat_request.h"
 #include "engine/base/must.h"
 #include "tests/http/fake_engine.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_protocols.c - bytes as the body of POST /v1/messages and /v1/responses.
  * Threads: one, and the HTTP server's, which nobody calls. */
-#include "api/anthropic_request.h"
-#include "api/body.h"
-#include "api/http.h"
-#include "api/responses_request.h"
+#include "api/anthropic/anthropic_request.h"
+#include "api/http/body.h"
+#include "api/http/http.h"
+#include "api/responses/responses_request.h"
 #include "engine/base/must.h"
 #include "tests/http/fake_engine.h"
 

@@ -44,8 +44,8 @@ class Page(unittest.TestCase):
     def test_it_names_every_field(self):
         words = set(re.findall(r"[a-z_]+", read("man", "dsv4-api.7")))
         n = 0
-        for table in ("settings_fields.def", "chat_fields.def", "completions_fields.def", "anthropic_fields.def",
-                      "responses_fields.def"):
+        for table in ("request/settings_fields.def", "request/chat_fields.def", "completions/completions_fields.def",
+                      "anthropic/anthropic_fields.def", "responses/responses_fields.def"):
             for name in re.findall(r"^(?:REAL|INT|FLAG|REFUSED|ONLY)\((\w+),", read("api", table), re.M):
                 self.assertIn(name, words, table)
                 n += 1

@@ -2,8 +2,8 @@
  * fake_ask.c - stands in for the program around the server: holds questions until it is told to answer them.
  * Threads: any. Lock: fake_ask. */
 #include "tests/http/fake_ask.h"
-#include "api/metrics.h"
-#include "api/question.h"
+#include "api/http/metrics.h"
+#include "api/http/question.h"
 #include "engine/base/lock.h"
 #include "engine/base/must.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * fake_server.c - the HTTP front on the fake engine, led by commands on standard input.
  * Threads: main and those of the server and the fake. */
-#include "api/http.h"
+#include "api/http/http.h"
 #include "engine/base/log.h"
 #include "engine/base/must.h"
 #include "tests/http/fake_ask.h"

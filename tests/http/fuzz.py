@@ -62,7 +62,7 @@ RESPONSES = {"model": "tiny", "instructions": "i", "temperature": 0.5, "top_p": 
 
 class Shape:
     """What a route takes: fields it cannot do without, in several versions; optional ones with a value that is right; the
-    tables of routes' own fields (api/*.def), whose names are tried with anything."""
+    tables of routes' own fields (api/*/*_fields.def), whose names are tried with anything."""
 
     def __init__(self, *needed, optional=None, tables=(), limit=None):
         self.needed, self.optional, self.limit = needed, optional or {}, limit
@@ -81,16 +81,16 @@ ROUTES = {
     "GET /": NOTHING, "GET /health": NOTHING, "GET /ready": NOTHING, "GET /metrics": NOTHING, "GET /v1/status": NOTHING,
     "GET /version": NOTHING, "GET /v1/models": NOTHING, "GET /v1/models/*": NOTHING,
     "POST /v1/chat/completions": Shape({"messages": [USER]}, {"messages": HISTORY}, optional=CHAT,
-                                       tables=("settings_fields", "chat_fields"), limit="max_tokens"),
+                                       tables=("request/settings_fields", "request/chat_fields"), limit="max_tokens"),
     "POST /v1/completions": Shape({"prompt": "Hi"}, {"prompt": [1, 2]}, {"prompt": ["a", "b"]}, {"prompt": [[1], [2, 3]]},
                                   optional={**SETTINGS, "echo": True, "logprobs": 1, "best_of": 1, "parse_special": False},
-                                  tables=("settings_fields", "completions_fields"), limit="max_tokens"),
-    "POST /v1/messages": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES, tables=("anthropic_fields",),
+                                  tables=("request/settings_fields", "completions/completions_fields"), limit="max_tokens"),
+    "POST /v1/messages": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES, tables=("anthropic/anthropic_fields",),
                                limit="max_tokens"),
     "POST /v1/messages/count_tokens": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES,
-                                            tables=("anthropic_fields",)),
-    "POST /v1/responses": Shape(*INPUTS, optional=RESPONSES, tables=("settings_fields", "responses_fields"), limit="max_output_tokens"),
-    "POST /v1/responses/input_tokens": Shape(*INPUTS, optional=RESPONSES, tables=("responses_fields",)),
+                                            tables=("anthropic/anthropic_fields",)),
+    "POST /v1/responses": Shape(*INPUTS, optional=RESPONSES, tables=("request/settings_fields", "responses/responses_fields"), limit="max_output_tokens"),
+    "POST /v1/responses/input_tokens": Shape(*INPUTS, optional=RESPONSES, tables=("responses/responses_fields",)),
     "GET /v1/responses/*": NOTHING, "DELETE /v1/responses/*": NOTHING,
     "POST /tokenize": Shape({"text": "Hi"}, {"prompt": "Hi"}, {"messages": [USER]},
                             optional={"parse_special": True, "with_pieces": True, "add_special_tokens": False,
@@ -105,7 +105,7 @@ UNKNOWN = {"GET /v1/responses/*", "DELETE /v1/responses/*"}
 
 def check_table():
     """A route that is new in routes.def needs a row here."""
-    with open(os.path.join(SRC, "api", "routes.def"), encoding="utf-8") as f:
+    with open(os.path.join(SRC, "api", "http", "routes.def"), encoding="utf-8") as f:
         served = {f"{m} {p}" for m, p in re.findall(r'^ROUTE\("(\w+)",\s*"([^"]+)"', f.read(), re.M)}
     assert len(served) > 8, served
     assert served <= set(ROUTES), f"routes without a row in tests/http/fuzz.py: {served - set(ROUTES)}"

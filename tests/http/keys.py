@@ -25,7 +25,7 @@ ROUTE = re.compile(r'^ROUTE\("(\w+)",\s*"([^"]+)",\s*(\w+)', re.M)
 
 def routes():
     """(method, path, access) of every row of routes.def."""
-    with open(os.path.join(SRC, "api", "routes.def"), encoding="utf-8") as f:
+    with open(os.path.join(SRC, "api", "http", "routes.def"), encoding="utf-8") as f:
         found = ROUTE.findall(f.read())
     assert len(found) > 8, found
     return found

@@ -11,7 +11,7 @@ import re
 
 from client import SRC, need
 
-TABLE = os.path.join(SRC, "api", "metrics.def")
+TABLE = os.path.join(SRC, "api", "http", "metrics.def")
 
 
 def table():

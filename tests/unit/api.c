@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * api.c - parsing bodies, chat_run() without a socket, listen addresses, the route table, error bodies.
  * Threads: main and the fake engine's. */
-#include "api/body.h"
-#include "api/chat.h"
-#include "api/endpoint.h"
-#include "api/http.h"
-#include "api/router.h"
-#include "api/server.h"
+#include "api/chat/chat.h"
+#include "api/http/body.h"
+#include "api/http/endpoint.h"
+#include "api/http/http.h"
+#include "api/http/router.h"
+#include "api/http/server.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "tests/http/fake_engine.h"

@@ -2,8 +2,8 @@
  * dsml_stream.c - what a client of a stream puts together is what a client of the whole answer gets: for every case of
  * markup, good and damaged, cut into pieces at every byte, and ended at every byte.
  * Threads: main only, and an idle engine's. Locks: none. */
-#include "api/chat.h"
-#include "api/chat_stream.h"
+#include "api/chat/chat.h"
+#include "api/chat/chat_stream.h"
 #include "engine/base/mem.h"
 #include "engine/serve/generation_put.h"
 #include "engine/text/completion.h"

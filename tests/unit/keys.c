@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * keys.c - API keys: files of them, right and wrong; who is admitted, how often and how many at once.
  * Threads: one. Locks: none. */
-#include "api/keys.h"
+#include "api/http/keys.h"
 #include "engine/base/keyhash.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"

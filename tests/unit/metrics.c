@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * metrics.c - tests of api/metrics.c: the text of samples, and the rules that every row of the table keeps.
+ * metrics.c - tests of api/http/metrics.c: the text of samples, and the rules that every row of the table keeps.
  * Threads: one. */
-#include "api/metrics.h"
+#include "api/http/metrics.h"
 #include "engine/base/mem.h"
 #include "tests/unit/child.h"
 
@@ -147,7 +147,7 @@ static const struct row {
 	const char *name, *type, *labels, *help;
 } rows[] = {
 #define METRIC(name, type, labels, help) { #name, #type, labels, help },
-#include "api/metrics.def"
+#include "api/http/metrics.def"
 #undef METRIC
 };
 

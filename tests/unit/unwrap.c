@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * unwrap.c - the text of a custom tool's input, out of JSON cut at every place, and tokens that hold reasoning.
  * Threads: main only. Locks: none. */
-#include "api/opaque.h"
-#include "api/unwrap.h"
+#include "api/request/opaque.h"
+#include "api/responses/unwrap.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 

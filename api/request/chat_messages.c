@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ * chat_messages.c - checks and normalises the messages of a chat request.
+ * Threads: any. Locks: none. */
+#include "api/request/chat_messages.h"
+#include "api/request/chat_request.h"
+#include "api/request/tools.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+
+#include <string.h>
+
+/* Joins the text parts with a blank line, as the model's own encoder joins those of a tool result. An
+ * assistant's refusal, which histories from other servers hold, is text that it said. */
+static int chat_messages_join(const struct field_at *m, bool assistant, json_t *parts, json_t **ret_text,
+			      struct error *err)
+{
+	struct buf text = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < json_array_size(parts); i++) {
+		const char *type = "text", *s = NULL, *key;
+		struct field_at part;
+
+		if ((rc = field_element(m, "content", parts, i, &part, err)) ||
+		    (rc = field_string(&part, "type", &type, err)))
+			break;
+		key = assistant && !strcmp(type, "refusal") ? "refusal" : "text";
+		if (strcmp(type, key) && strcmp(type, "input_text") && strcmp(type, "output_text"))
+			rc = field_refuse(&part, "type", err, RC_UNSUPPORTED,
+					  "\"%s\" parts are not supported, only text", type);
+		else if (!(rc = field_string(&part, key, &s, err)) && !s)
+			rc = field_refuse(&part, key, err, RC_INVALID, "missing");
+		else if (!rc && i > 0)
+			buf_adds(&text, "\n\n");
+		if (!rc)
+			buf_adds(&text, s);
+	}
+	if (!rc)
+		*ret_text = error_text(buf_str(&text), text.len);
+	buf_fini(&text);
+	return rc;
+}
+
+/* The arguments of a call are JSON text; objects are accepted, since some clients send them parsed. */
+static int chat_messages_call(const struct field_at *call, struct error *err)
+{
+	const char *id = NULL, *type = "function", *name = NULL;
+	struct field_at f;
+	json_t *args;
+	int rc;
+
+	if ((rc = field_string(call, "id", &id, err)) || (rc = field_string(call, "type", &type, err)) ||
+	    (rc = field_object(call, "function", &f, err)))
+		return rc;
+	if (strcmp(type, "function"))
+		return field_refuse(call, "type", err, RC_UNSUPPORTED,
+				    "\"%s\" calls are not supported, only function", type);
+	if (!f.object)
+		return field_refuse(call, "function", err, RC_INVALID, "missing");
+	if ((rc = field_string(&f, "name", &name, err)) || (rc = tools_name(&f, name, err)))
+		return rc;
+	args = field_any(&f, "arguments");
+	if (args && !json_is_string(args) && !json_is_object(args))
+		return field_wrong_type(&f, "arguments", args, "a string of JSON", err);
+	return 0;
+}
+
+static int chat_messages_calls(const struct field_at *m, struct error *err)
+{
+	json_t *calls = NULL;
+	int rc = field_array(m, "tool_calls", &calls, err);
+
+	for (size_t i = 0; !rc && i < json_array_size(calls); i++) {
+		struct field_at call;
+
+		rc = field_element(m, "tool_calls", calls, i, &call, err);
+		if (!rc)
+			rc = chat_messages_call(&call, err);
+	}
+	return rc;
+}
+
+/* Checks one message; *ret_m is it, or a copy whose content parts became a string. */
+static int chat_messages_one(const struct field_at *m, json_t **ret_m, struct error *err)
+{
+	const char *role = NULL, *skip = NULL;
+	json_t *content, *text = NULL;
+	int rc;
+
+	if ((rc = field_string(m, "role", &role, err)) || (rc = field_string(m, "name", &skip, err)) ||
+	    (rc = field_string(m, "reasoning_content", &skip, err)) ||
+	    (rc = field_string(m, "tool_call_id", &skip, err)) || (rc = chat_messages_calls(m, err)))
+		return rc;
+	if (!role)
+		return field_refuse(m, "role", err, RC_INVALID, "missing");
+	content = field_any(m, "content");
+	if (content && !json_is_string(content) && !json_is_array(content))
+		return field_wrong_type(m, "content", content, "a string or an array of parts", err);
+	if (!json_is_array(content)) {
+		*ret_m = json_incref(m->object);
+		return 0;
+	}
+	rc = chat_messages_join(m, !strcmp(role, "assistant"), content, &text, err);
+	if (rc)
+		return rc;
+	*ret_m = json_copy(m->object);
+	must(*ret_m && !json_object_set_new(*ret_m, "content", text));
+	return 0;
+}
+
+int chat_messages_parse(const struct field_at *body, json_t **ret_messages, struct error *err)
+{
+	json_t *in = NULL, *out;
+	int rc = field_array(body, "messages", &in, err);
+
+	if (rc)
+		return rc;
+	if (!in)
+		return field_refuse(body, "messages", err, RC_INVALID, "missing");
+	if (json_array_size(in) == 0)
+		return field_refuse(body, "messages", err, RC_INVALID, "expected at least one message");
+	if (json_array_size(in) > CHAT_MAX_MESSAGES)
+		return field_refuse(body, "messages", err, RC_INVALID, "more than %d messages",
+				    CHAT_MAX_MESSAGES);
+	out = json_array();
+	for (size_t i = 0; !rc && i < json_array_size(in); i++) {
+		struct field_at m;
+		json_t *one = NULL;
+
+		rc = field_element(body, "messages", in, i, &m, err);
+		if (!rc)
+			rc = chat_messages_one(&m, &one, err);
+		if (!rc)
+			must_zero(json_array_append_new(out, one));
+	}
+	if (rc) {
+		json_decref(out);
+		return rc;
+	}
+	*ret_messages = out;
+	return 0;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ * chat_request.c - the body of a chat completion to what the engine takes.
+ * Threads: any, one at a time per object. Locks: none. */
+#include "api/request/chat_request.h"
+#include "api/request/chat_format.h"
+#include "api/request/chat_messages.h"
+#include "api/request/plain.h"
+#include "api/request/recall_fill.h"
+#include "api/request/settings.h"
+#include "api/request/thinking.h"
+#include "api/request/tools.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static const struct plain_field chat_request_plain[] = {
+#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct chat_request, name, member, min, max, text)
+#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct chat_request, name, member, text)
+#define REFUSED PLAIN_ROW_REFUSED
+#define ONLY PLAIN_ROW_ONLY
+#include "api/request/chat_fields.def"
+#undef INT
+#undef FLAG
+#undef REFUSED
+#undef ONLY
+};
+
+static int chat_request_own(const struct field_at *b, struct chat_request *r, struct error *err)
+{
+	int rc = plain_read(chat_request_plain, mem_countof(chat_request_plain), b, r, err);
+
+	if (!rc && r->spec.sampling.top_logprobs && !r->spec.sampling.logprobs)
+		rc = field_refuse(b, "top_logprobs", err, RC_INVALID, "needs logprobs to be true");
+	return rc;
+}
+
+static int chat_request_fill(const struct engine *e, const struct field_at *b, struct chat_request *r,
+	struct error *err)
+{
+	int rc;
+
+	if ((rc = settings_parse(e, b, r, err)) || (rc = chat_request_own(b, r, err)) ||
+	    (rc = chat_format_parse(b, &r->spec, &r->schema_path, err)) ||
+	    (rc = thinking_parse(b, &r->spec, err)) || (rc = chat_messages_parse(b, &r->messages, err)) ||
+	    (rc = tools_parse(b, r->messages, &r->spec, err)))
+		return rc;
+	if (r->spec.thinking)
+		recall_fill(e, r->messages);
+	r->spec.messages = r->messages;
+	return 0;
+}
+
+int chat_request_parse(const struct engine *e, json_t *body, struct chat_request *ret_r, struct error *err)
+{
+	struct field_at at = { body, "" };
+	struct chat_request r;
+	int rc;
+
+	settings_init(e, &r);
+	r.spec.thinking = r.spec.parse = true;
+	rc = chat_request_fill(e, &at, &r, err);
+	if (rc) {
+		chat_request_fini(&r);
+		return rc;
+	}
+	*ret_r = r;
+	return 0;
+}
+
+void chat_request_name_schema(const struct chat_request *r, struct error *err)
+{
+	if (r->schema_path)
+		error_rename(err, "schema", r->schema_path);
+}
+
+void chat_request_fini(struct chat_request *r)
+{
+	json_decref(r->messages);
+	free(r->bias);
+	free(r->stop);
+	*r = (struct chat_request){ 0 };
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ * settings.c - what chat requests and text completions share: model, sampling, lengths, stop strings, streaming.
+ * Threads: any. Locks: none. */
+#include "api/request/settings.h"
+#include "api/request/answer.h"
+#include "api/request/plain.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct plain_field settings_plain[] = {
+#define REAL(name, member, min, max, text) PLAIN_ROW_REAL(struct chat_request, name, member, min, max, text)
+#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct chat_request, name, member, min, max, text)
+#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct chat_request, name, member, text)
+#define REFUSED PLAIN_ROW_REFUSED
+#define ONLY PLAIN_ROW_ONLY
+#include "api/request/settings_fields.def"
+#undef REAL
+#undef INT
+#undef FLAG
+#undef REFUSED
+#undef ONLY
+};
+
+int settings_model(const struct field_at *b, const struct engine *e, struct error *err)
+{
+	const char *model = engine_model_name(e);
+	int rc = field_string(b, "model", &model, err);
+
+	if (rc || engine_model_is(e, model))
+		return rc;
+	rc = field_refuse(b, "model", err, RC_NOT_FOUND, "\"%s\" is not served here, only \"%s\"", model,
+			  engine_model_name(e));
+	strcpy(err->code, "model_not_found");
+	return rc;
+}
+
+static int settings_seed(const struct field_at *b, struct chat_request *r, struct error *err)
+{
+	json_int_t seed = 0;
+
+	if (!field_any(b, "seed"))
+		return 0;
+	r->spec.sampling.has_seed = true;
+	if (field_int(b, "seed", INT64_MIN, INT64_MAX, &seed, err))
+		return err->rc;
+	r->spec.sampling.seed = (uint64_t)seed;
+	return 0;
+}
+
+static int settings_stop(const struct field_at *b, struct chat_request *r, struct error *err)
+{
+	json_t *v = field_any(b, "stop");
+	size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
+
+	if (v && !json_is_string(v) && !json_is_array(v))
+		return field_wrong_type(b, "stop", v, "a string or an array of strings", err);
+	if (n > GEN_MAX_STOPS)
+		return field_refuse(b, "stop", err, RC_INVALID, "more than %d strings", GEN_MAX_STOPS);
+	r->stop = mem_new((n + 1) * sizeof *r->stop);
+	for (size_t i = 0; i < n; i++) {
+		json_t *s = json_is_array(v) ? json_array_get(v, i) : v;
+		char name[32];
+
+		snprintf(name, sizeof name, json_is_array(v) ? "stop[%zu]" : "stop", i);
+		if (!json_is_string(s))
+			return field_wrong_type(b, name, s, "a string", err);
+		if (json_string_length(s) == 0 || json_string_length(s) > CHAT_MAX_STOP_BYTES)
+			return field_refuse(b, name, err, RC_INVALID, "expected 1 to %d bytes",
+					    CHAT_MAX_STOP_BYTES);
+		r->stop[i] = json_string_value(s);
+	}
+	r->spec.sampling.stop = r->stop;
+	r->spec.sampling.n_stop = (int)n;
+	return 0;
+}
+
+/* {"TOKEN ID": -100..100} */
+static int settings_bias(const struct field_at *b, const struct engine *e, struct chat_request *r,
+			     struct error *err)
+{
+	int vocab = engine_config(e)->vocab_size;
+	struct field_at o;
+	const char *key;
+	json_t *v;
+	int rc = field_object(b, "logit_bias", &o, err);
+
+	if (rc || !o.object)
+		return rc;
+	if (json_object_size(o.object) > CHAT_MAX_BIAS)
+		return field_refuse(b, "logit_bias", err, RC_INVALID, "more than %d tokens", CHAT_MAX_BIAS);
+	r->bias = mem_new((json_object_size(o.object) + 1) * sizeof *r->bias);
+	json_object_foreach (o.object, key, v) {
+		struct gen_logit_bias *one = &r->bias[r->spec.sampling.n_bias];
+		double x = 0;
+		char *end;
+		long id;
+
+		errno = 0;
+		id = strtol(key, &end, 10);
+		if (key[0] < '0' || key[0] > '9' || *end || errno || id >= vocab)
+			return field_refuse(b, "logit_bias", err, RC_INVALID,
+					    "\"%.32s\" is not a token id below %d", key, vocab);
+		if ((rc = field_real(&o, key, -100, 100, &x, err)))
+			return rc;
+		one->token = (int32_t)id;
+		one->bias = (float)x;
+		r->spec.sampling.n_bias++;
+	}
+	r->spec.sampling.bias = r->bias;
+	return 0;
+}
+
+static int settings_stream_options(const struct field_at *b, struct chat_request *r, struct error *err)
+{
+	struct field_at o;
+	int rc = field_object(b, "stream_options", &o, err);
+
+	return rc || !o.object ? rc : field_bool(&o, "include_usage", &r->include_usage, err);
+}
+
+/* As many answers are made as are asked for: none is thrown away. */
+static int settings_best_of(const struct field_at *b, const struct chat_request *r, struct error *err)
+{
+	json_int_t n = r->n;
+	int rc = field_int(b, "best_of", 1, INT32_MAX, &n, err);
+
+	if (rc || n == r->n)
+		return rc;
+	return field_refuse(b, "best_of", err, RC_UNSUPPORTED, "%d is not n, which is %d: all answers made are told",
+		(int)n, r->n);
+}
+
+void settings_init(const struct engine *e, struct chat_request *r)
+{
+	*r = (struct chat_request){ .n = 1 };
+	gen_sampling_init(e, &r->spec.sampling);
+}
+
+int settings_parse(const struct engine *e, const struct field_at *b, struct chat_request *r, struct error *err)
+{
+	int rc;
+
+	if ((rc = settings_model(b, e, err)) ||
+	    (rc = plain_read(settings_plain, mem_countof(settings_plain), b, r, err)) ||
+	    (rc = settings_best_of(b, r, err)) || (rc = settings_seed(b, r, err)) ||
+	    (rc = settings_stop(b, r, err)) || (rc = settings_bias(b, e, r, err)) ||
+	    (rc = settings_stream_options(b, r, err)))
+		return rc;
+	if (r->spec.sampling.top_k < 0)
+		r->spec.sampling.top_k = 0;
+	return 0;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ * tools.c - the tools that a request offers, and how calls of them are chosen.
+ * Threads: any. Locks: none. */
+#include "api/request/tools.h"
+#include "api/request/chat_request.h"
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Names are written into the prompt between quotes: nothing there may end the quotes or the line. */
+static bool tools_name_ok(const char *s)
+{
+	size_t n = strlen(s);
+
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)s[i]) && !strchr("_-.:/", s[i]))
+			return false;
+	return n > 0 && n <= TOOLS_MAX_NAME;
+}
+
+int tools_name(const struct field_at *f, const char *name, struct error *err)
+{
+	if (!name)
+		return field_refuse(f, "name", err, RC_INVALID, "missing");
+	if (!tools_name_ok(name))
+		return field_refuse(f, "name", err, RC_INVALID,
+			"expected 1 to %d letters, digits or any of _-.:/", TOOLS_MAX_NAME);
+	return 0;
+}
+
+static int tools_one(const struct field_at *tool, struct error *err)
+{
+	const char *type = "function", *name = NULL, *description = NULL;
+	struct field_at f, parameters;
+	bool strict;
+	int rc;
+
+	if ((rc = field_string(tool, "type", &type, err)) || (rc = field_object(tool, "function", &f, err)))
+		return rc;
+	if (strcmp(type, "function"))
+		return field_refuse(tool, "type", err, RC_UNSUPPORTED,
+			"\"%s\" tools are not supported, only function", type);
+	if (!f.object)
+		return field_refuse(tool, "function", err, RC_INVALID, "missing");
+	if ((rc = field_string(&f, "name", &name, err)) ||
+	    (rc = field_string(&f, "description", &description, err)) ||
+	    (rc = field_object(&f, "parameters", &parameters, err)) || (rc = field_bool(&f, "strict", &strict, err)))
+		return rc;
+	return tools_name(&f, name, err);
+}
+
+static int tools_check(const struct field_at *body, json_t *tools, struct error *err)
+{
+	int rc = 0;
+
+	if (json_array_size(tools) > CHAT_MAX_TOOLS)
+		return field_refuse(body, "tools", err, RC_INVALID, "more than %d tools", CHAT_MAX_TOOLS);
+	for (size_t i = 0; !rc && i < json_array_size(tools); i++) {
+		struct field_at tool;
+
+		rc = field_element(body, "tools", tools, i, &tool, err);
+		if (!rc)
+			rc = tools_one(&tool, err);
+	}
+	return rc;
+}
+
+/* ---- the choice ---- */
+
+/* Is there a tool of that name (NULL: any)? */
+static bool tools_have(const json_t *tools, const char *name)
+{
+	const json_t *tool;
+	size_t i;
+
+	json_array_foreach (tools, i, tool) {
+		const char *s = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+
+		if (s && (!name || !strcmp(s, name)))
+			return true;
+	}
+	return false;
+}
+
+/* Messages may carry tools too, as the model's own encoder takes them. */
+static bool tools_offered(const json_t *tools, const json_t *messages, const char *name)
+{
+	const json_t *m;
+	size_t i;
+
+	if (tools_have(tools, name))
+		return true;
+	json_array_foreach (messages, i, m)
+		if (tools_have(json_object_get(m, "tools"), name))
+			return true;
+	return false;
+}
+
+/* {"type": "function", "function": {"name"}} */
+static int tools_named(const struct field_at *body, struct generation_spec *spec, struct error *err)
+{
+	const char *type = NULL;
+	struct field_at o, f;
+	int rc;
+
+	if ((rc = field_object(body, "tool_choice", &o, err)) || (rc = field_string(&o, "type", &type, err)) ||
+	    (rc = field_object(&o, "function", &f, err)))
+		return rc;
+	if (!type || strcmp(type, "function"))
+		return field_refuse(&o, "type", err, type ? RC_UNSUPPORTED : RC_INVALID, "expected \"function\"");
+	if (!f.object)
+		return field_refuse(&o, "function", err, RC_INVALID, "missing");
+	if ((rc = field_string(&f, "name", &spec->function, err)) || (rc = tools_name(&f, spec->function, err)))
+		return rc;
+	spec->calls = GEN_CALLS_NAMED;
+	return 0;
+}
+
+static int tools_choice(const struct field_at *body, struct generation_spec *spec, struct error *err)
+{
+	static const struct {
+		const char *word;
+		enum gen_calls calls;
+	} words[] = { { "auto", GEN_CALLS_AUTO }, { "none", GEN_CALLS_NONE }, { "required", GEN_CALLS_REQUIRED } };
+	json_t *v = field_any(body, "tool_choice");
+
+	if (!v)
+		return 0;
+	if (json_is_object(v))
+		return tools_named(body, spec, err);
+	if (!json_is_string(v))
+		return field_wrong_type(body, "tool_choice", v, "a string or an object", err);
+	for (size_t i = 0; i < mem_countof(words); i++)
+		if (!strcmp(json_string_value(v), words[i].word)) {
+			spec->calls = words[i].calls;
+			return 0;
+		}
+	return field_refuse(body, "tool_choice", err, RC_INVALID,
+		"\"%.32s\" is none of auto, none, required, and no object that names a function", json_string_value(v));
+}
+
+int tools_parse(const struct field_at *body, json_t *messages, struct generation_spec *spec, struct error *err)
+{
+	bool parallel = true;
+	json_t *tools = NULL;
+	int rc;
+
+	if ((rc = field_array(body, "tools", &tools, err)) || (rc = tools_check(body, tools, err)) ||
+	    (rc = field_bool(body, "parallel_tool_calls", &parallel, err)) ||
+	    (rc = tools_choice(body, spec, err)))
+		return rc;
+	if (spec->calls == GEN_CALLS_NAMED && !tools_offered(tools, messages, spec->function))
+		return field_refuse(body, "tool_choice.function.name", err, RC_INVALID,
+			"\"%s\" is none of the functions in tools", spec->function);
+	if (spec->calls == GEN_CALLS_REQUIRED && !tools_offered(tools, messages, NULL))
+		return field_refuse(body, "tool_choice", err, RC_INVALID, "\"required\" needs tools");
+	spec->one_call = !parallel;
+	spec->tools = json_array_size(tools) && spec->calls != GEN_CALLS_NONE ? tools : NULL;
+	return 0;
+}

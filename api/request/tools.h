@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ * tools.h - the tools that a request offers, and how calls of them are chosen.
+ * Threads: any. Locks: none. */
+#ifndef API_TOOLS_H
+#define API_TOOLS_H
+
+#include "api/request/field.h"
+#include "engine/engine.h"
+
+/* Sets tools, calls, function and one_call of the spec from tools, tool_choice and parallel_tool_calls; all borrowed
+ * from the body. With tool_choice "none" the spec has no tools: the model does not see them. Calls can be forced only
+ * of functions that are offered: here, or in the `tools` of a message. */
+int tools_parse(const struct field_at *body, json_t *messages, struct generation_spec *spec, struct error *err);
+
+/* A function's name may be written into the prompt: 1 to TOOLS_MAX_NAME letters, digits or any of _-.:/ */
+#define TOOLS_MAX_NAME 128
+int tools_name(const struct field_at *f, const char *name, struct error *err);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ * responses_route.c - OpenAI's /v1/responses: made, read again, forgotten, and counted.
+ * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
+#include "api/request/ask.h"
+#include "api/responses/responses_answer.h"
+#include "api/responses/responses_request.h"
+#include "api/responses/responses_store.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+
+#include <time.h>
+
+static int responses_route_answer(struct exchange *x, json_t *body, struct error *err)
+{
+	struct responses_request r;
+	struct responses_answer *a;
+	int rc = responses_request_parse(x, body, &r, err);
+
+	if (rc)
+		return rc;
+	a = mem_new(sizeof *a);
+	*a = (struct responses_answer){ .x = x, .echo = json_incref(r.echo), .names = json_incref(r.names),
+					.created = time(NULL), .store = r.store, .summary = r.summary,
+					.encrypted = r.encrypted };
+	responses_answer_init(a);
+	rc = answer_start(x, &r.spec, 1, r.stream, &responses_answer_form, a, err);
+	if (rc)
+		responses_request_error(&r, err);
+	responses_request_fini(&r);
+	return rc;
+}
+
+void responses_route(struct exchange *x)
+{
+	ask_run(x, responses_route_answer);
+}
+
+static int responses_route_tokens(struct exchange *x, json_t *body, struct error *err)
+{
+	struct responses_request r;
+	json_t *reply;
+	int n = 0, rc = responses_request_parse(x, body, &r, err);
+
+	if (rc)
+		return rc;
+	rc = ask_count(x, &r.spec, &n, err);
+	if (rc) {
+		responses_request_error(&r, err);
+	} else {
+		reply = json_pack("{s:s, s:i}", "object", "response.input_tokens", "input_tokens", n);
+		must(reply);
+		exchange_reply(x, MHD_HTTP_OK, reply);
+	}
+	responses_request_fini(&r);
+	return rc;
+}
+
+void responses_route_count(struct exchange *x)
+{
+	ask_run(x, responses_route_tokens);
+}
+
+/* ---- those that are kept ---- */
+
+static void responses_route_kept(struct exchange *x, bool forget)
+{
+	struct error err = { 0 };
+	struct buf nothing = { 0 };
+	json_t *response = NULL, *reply;
+
+	if (responses_store_get(x, x->rest, &response, &err)) {
+		exchange_fail(x, &err);
+	} else if (forget) {
+		(void)engine_keep(x->engine, x->rest, &nothing);
+		reply = json_pack("{s:s, s:s, s:b}", "id", x->rest, "object", "response", "deleted", 1);
+		must(reply);
+		exchange_reply(x, MHD_HTTP_OK, reply);
+	} else {
+		exchange_reply(x, MHD_HTTP_OK, json_incref(response));
+	}
+	json_decref(response);
+	error_fini(&err);
+}
+
+void responses_route_show(struct exchange *x)
+{
+	responses_route_kept(x, false);
+}
+
+void responses_route_forget(struct exchange *x)
+{
+	responses_route_kept(x, true);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ * responses_store.h - responses that later requests go on from: kept with their records in the request ring.
+ * Threads: the connection's libmicrohttpd thread. Locks: none of its own.
+ *
+ * They live as long as their records: a number of requests and of bytes, newest first. */
+#ifndef API_RESPONSES_STORE_H
+#define API_RESPONSES_STORE_H
+
+#include "api/http/exchange.h"
+#include "api/request/history.h"
+
+#include <jansson.h>
+
+/* Keeps a response; `owner` is the name of the key that asked for it, NULL when there are no keys. One whose record is
+ * gone already is not kept. */
+void responses_store_keep(struct engine *e, const char *id, const char *owner, json_t *response);
+/* RC_NOT_FOUND when there is none of that id that this caller may read. The caller frees. */
+int responses_store_get(const struct exchange *x, const char *id, json_t **ret_response, struct error *err);
+/* The conversation up to and with that response, but for its instructions. RC_NOT_FOUND names previous_response_id. */
+int responses_store_earlier(const struct exchange *x, const char *id, struct history *h, struct error *err);
+
+#endif
