@@ -3,16 +3,12 @@
  * that its README gives; many at once, so that batching is part of what is tested.
  * Threads: this one and the engine's. */
 #include "engine/base/mem.h"
-#include "engine/engine.h"
+#include "tests/unit/warmkit.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define MAX_TOKENS 200
 
@@ -164,20 +160,16 @@ static void tiny_answers_reach_the_reference_rates(void **state)
 #define X(name, total, least) { name, total, least, 0, 0, 0, 0 },
 	struct tiny_kind kind[] = { TINY_KINDS(X) { 0 } }, *k;
 #undef X
-	char path[4096];
-	struct engine_options o = { .model_dir = tiny_path("etc/tiny", path) };
-	struct engine *e;
+	struct engine_options o = { 0 };
+	struct engine *e = warm_open(&o);
 	struct engine_status st;
-	struct buf why = { 0 };
-	char file[4096];
-	json_t *prompts = json_load_file(tiny_path("etc/tiny/prompts.json", file), 0, NULL), *p;
+	char path[4096];
+	json_t *prompts = json_load_file(tiny_path("etc/tiny/prompts.json", path), 0, NULL), *p;
 	struct generation **g;
 	size_t i;
 
 	(void)state;
 	assert_non_null(prompts);
-	if (engine_open(&o, &e, &why))
-		fail_msg("%s", buf_str(&why));
 	g = mem_grow(NULL, json_array_size(prompts), sizeof *g);
 	json_array_foreach(prompts, i, p)
 		g[i] = tiny_submit(e, p);
