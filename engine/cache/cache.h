@@ -43,6 +43,7 @@ enum cache_miss {
 	CACHE_NO_STATE,     /* its blocks are there, but the state at their end was evicted, or there is no room to hold it */
 	CACHE_ENDED,        /* all that was cached of it was reused; the rest is new */
 	CACHE_BROKEN,       /* a block could not be read back, or was no numbers; see the counters */
+	CACHE_REFUSED,      /* the disk may have more, but it hangs, or too many wait for it already */
 	CACHE_NO_MEMORY,    /* it was there, but there was no memory for the sequence to have it */
 	CACHE_N_MISS
 };

@@ -251,6 +251,8 @@ void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask)
 	cache_disk_sweep(d, false, &ended);
 	if (cache_disk_refuses(d, r->n)) {
 		d->stats.reads_refused++;
+		if (ask->refused)
+			atomic_store(ask->refused, true);
 		list_put(&ended, &r->link);
 	} else {
 		list_put(&d->reads, &r->link);

@@ -80,6 +80,7 @@ struct cache_disk_ask {
 	const struct cache_key *key; int64_t n; /* [n], copied */
 	cache_disk_read_f *fn; void *arg;
 	const atomic_bool *abandoned;           /* looked at until fn was called with NULL; NULL: never */
+	atomic_bool *refused;                   /* set before that call if it was not even tried; NULL is fine */
 };
 void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask);
 /* Reads a block back, and its state where there is one, on the calling thread, which waits for the disk: header, CRC,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define CACHE_FETCH_MOST 16384 /* blocks that the disk takes in one question */
+#define CACHE_FETCH_AHEAD 2    /* blocks that are promised before they come */
 
 /* The blocks after those that the tree has, up to the deepest from whose end the prompt can go on. Where only that
  * state is lacking, its block is read once more. One reads, and whoever lacks what it reads waits for it and looks
@@ -22,6 +23,7 @@ struct cache_fetch {
 	int first, last;            /* depths asked for; a state is wanted at the last */
 	int next;                   /* depth of the block that comes next */
 	bool no_room;
+	atomic_bool refused;        /* the disk took no question */
 	bool overtaken;             /* the tree has what would come next: what is lacking is asked for anew */
 	atomic_bool abandoned;      /* nobody waits for it: the disk is to stop */
 	struct cache_key *key; int cap_key; /* of depths [first, last] */
@@ -107,15 +109,23 @@ static bool cache_fetch_hold(struct cache_fetch *f, struct cache_node **ret_at, 
 	return there;
 }
 
-/* Room for all that is going to come, so that no other takes that of the state after the blocks have come. */
+/* Room for the state that is to come, so that nobody else takes it after the blocks have come, and for the next few of
+ * `blocks`. All of them at once would be room that nobody could use for as long as the disk takes. */
+static bool cache_fetch_room_ahead(struct cache *c, struct cache_path *p, int blocks)
+{
+	size_t state = p->resume ? 0 : c->state_bytes;
+
+	blocks = blocks < CACHE_FETCH_AHEAD ? blocks : CACHE_FETCH_AHEAD;
+	return cache_promise(c, p, state + (blocks > 0 ? (size_t)blocks * c->node_bytes : 0));
+}
+
 static bool cache_fetch_promise(struct cache_fetch *f, struct cache_node *at, struct cache_node *end)
 {
 	struct cache *c = f->cache;
-	size_t blocks = (size_t)(f->last > end->depth ? f->last - end->depth : 0);
 	bool promised;
 
 	lock_take(&c->lock);
-	promised = f->path && cache_promise(c, f->path, blocks * c->node_bytes + (f->path->resume ? 0 : c->state_bytes));
+	promised = f->path && cache_fetch_room_ahead(c, f->path, f->last - end->depth);
 	cache_unhold(c, end, cache_now(c));
 	cache_unhold(c, at, cache_now(c));
 	lock_drop(&c->lock);
@@ -155,7 +165,7 @@ static struct cache_fetch *cache_fetch_leader(struct cache *c, const struct cach
 static void cache_fetch_begin(struct cache_fetch *f)
 {
 	const struct cache_disk_ask ask = { .key = f->key, .n = f->last - f->first + 1, .fn = cache_fetch_got, .arg = f,
-					    .abandoned = &f->abandoned };
+					    .abandoned = &f->abandoned, .refused = &f->refused };
 	struct cache *c = f->cache;
 	struct cache_disk *disk = c->o.disk;
 	struct cache_fetch *leader;
@@ -173,6 +183,27 @@ static void cache_fetch_begin(struct cache_fetch *f)
 
 /* ---- what comes ---- */
 
+/* Into the tree, if there is room; the promise for it is given back, that for the state is not. */
+static struct cache_node *cache_fetch_insert(struct cache *c, struct cache_path *p, struct cache_disk_item *item,
+	struct cache_dead *dead)
+{
+	struct cache_node *n;
+
+	must(cache_fetch_room_ahead(c, p, 0));
+	if (!cache_make_room(c, c->node_bytes, dead)) {
+		c->stats.refused++;
+		return NULL;
+	}
+	n = mem_new(sizeof *n);
+	n->key = item->key;
+	memcpy(n->token, item->token, sizeof n->token);
+	n->block = item->block;
+	item->block = NULL;
+	cache_node_insert(c, p->end, n);
+	c->stats.fetched++;
+	return n;
+}
+
 /* The block's node, which the path then ends at; NULL: there is no room. */
 static struct cache_node *cache_fetch_block(struct cache *c, struct cache_path *p, struct cache_disk_item *item,
 	struct cache_dead *dead)
@@ -180,21 +211,15 @@ static struct cache_node *cache_fetch_block(struct cache *c, struct cache_path *
 	struct cache_node *n = cache_node_child(p->end, item->token), *above = p->end;
 	long long now = cache_now(c);
 
-	if (!n || n->holds == 0)
-		cache_take_promise(c, p);
-	if (n ? n->doubt : !cache_make_room(c, c->node_bytes, dead)) {
-		c->stats.refused++;
+	if (n && n->doubt)
 		return NULL;
-	}
-	if (!n) {
-		n = mem_new(sizeof *n);
-		n->key = item->key;
-		memcpy(n->token, item->token, sizeof n->token);
-		n->block = item->block;
-		item->block = NULL;
-		cache_node_insert(c, above, n);
-		c->stats.fetched++;
-	}
+	if (n && n->holds == 0)
+		must(cache_fetch_room_ahead(c, p, 0));
+	if (n && n->holds == 0 && c->held_bytes + c->promised + c->node_bytes > c->o.bytes)
+		return NULL;
+	n = n ? n : cache_fetch_insert(c, p, item, dead);
+	if (!n)
+		return NULL;
 	cache_hold(c, n, now);
 	cache_unhold(c, above, now);
 	p->end = n;
@@ -245,18 +270,21 @@ static bool cache_fetch_take(struct cache_fetch *f, struct cache_disk_item *item
 		return false;
 	n = cache_fetch_node(f->cache, p, depth, item, dead);
 	f->no_room = !n || !cache_fetch_state(f->cache, p, n, item->state, dead);
+	if (!f->no_room) /* else each block finds its own */
+		(void)cache_fetch_room_ahead(f->cache, p, f->last - depth);
 	f->overtaken = !f->no_room && cache_fetch_overtaken(f);
 	return !f->no_room && !f->overtaken;
 }
 
-/* What is no numbers fails whoever goes on from it. On the disk's thread. */
+/* What is no numbers fails whoever goes on from it. On the disk's thread, which must not go to the disk from here: if it
+ * hung there it would be left behind, and come back when this is gone. */
 static bool cache_fetch_good(const struct cache_fetch *f, const struct cache_disk_item *item)
 {
 	const struct sequence_layout *l = f->cache->o.layout;
 
 	if (cache_finite_block(l, item->block) && (!item->state || cache_finite_state(l, item->state)))
 		return true;
-	cache_disk_drop(f->cache->o.disk, &item->key);
+	cache_disk_disown(f->cache->o.disk, &item->key);
 	return false;
 }
 
@@ -276,27 +304,40 @@ static void cache_fetch_settle(struct cache_fetch *f)
 	atomic_store(&f->abandoned, true);
 }
 
-/* After a bad file, which is no longer there now, an earlier state may still serve; each time an earlier one. */
+/* Why it ended before all had come; lock held. */
+static bool cache_fetch_short(struct cache_fetch *f, struct cache_path *p, int last)
+{
+	bool shorter = p->at->depth < last, refused = atomic_load(&f->refused);
+
+	if (shorter && !f->no_room && refused)
+		p->refused = true;
+	else if (shorter && !f->no_room && p->broken < last)
+		p->broken = last;
+	f->no_room = false;
+	return shorter && !refused;
+}
+
+/* After a bad file, which is no longer there now, or where others took the room for more, an earlier state may still
+ * serve; each time an earlier one. */
 static bool cache_fetch_again(struct cache_fetch *f)
 {
 	struct cache *c = f->cache;
 	struct cache_path *p;
-	bool broken = false, overtaken = false;
+	bool shorter = false, overtaken = false;
 	int last = f->last;
 
 	lock_take(&c->lock);
 	list_del(&f->link); /* whoever lacks the same now reads it, too */
 	if ((p = f->path)) {
 		overtaken = f->overtaken;
-		broken = !overtaken && p->at->depth < last && !f->no_room;
-		p->broken |= broken;
+		shorter = !overtaken && cache_fetch_short(f, p, last);
 		must(cache_promise(c, p, 0));
 		if (overtaken)
 			cache_search(c, p, f->token, f->n);
 	}
 	f->overtaken = false;
 	lock_drop(&c->lock);
-	if ((!broken && !overtaken) || !cache_fetch_plan(f, f->token) || (broken && f->last >= last))
+	if ((!shorter && !overtaken) || !cache_fetch_plan(f, f->token) || (shorter && f->last >= last))
 		return false;
 	cache_fetch_begin(f);
 	return true;

@@ -24,6 +24,7 @@ static const char *const cache_misses[CACHE_N_MISS] = {
 	[CACHE_NO_STATE] = "no-state",
 	[CACHE_ENDED] = "ended",
 	[CACHE_BROKEN] = "broken",
+	[CACHE_REFUSED] = "disk-busy",
 	[CACHE_NO_MEMORY] = "no-memory",
 };
 

@@ -103,7 +103,12 @@ void cache_conclude(struct cache *c, struct cache_path *p, const int32_t *token,
 	f->reused = (int64_t)p->at->depth * SEQUENCE_BLOCK;
 	f->matched = (int64_t)end->depth * SEQUENCE_BLOCK;
 	f->diff_token = cache_diff(end, token, n);
-	f->miss = p->broken ? CACHE_BROKEN : cache_why(c, end, token, n, f);
+	f->miss = cache_why(c, end, token, n, f);
+	/* Unless it came some other way. */
+	if (f->reused < (int64_t)p->broken * SEQUENCE_BLOCK)
+		f->miss = CACHE_BROKEN;
+	else if (p->refused && f->miss != CACHE_HIT)
+		f->miss = CACHE_REFUSED;
 	if (f->miss == CACHE_COLD)
 		f->diff_token = -1;
 }

@@ -65,7 +65,8 @@ struct cache_path {
 	struct cache_node *keep;       /* then: the path's latest state, pinned, so that one stays while it grows */
 	struct cache_node *from;       /* what it was resumed from; held, as it is above `at`. NULL: nothing */
 	size_t promised;               /* of the cache's promises */
-	bool broken;                   /* what the disk had could not be read */
+	int broken;                    /* depth up to which the disk had something that could not be read; 0: nothing */
+	bool refused;                  /* the disk was not asked: too many wait for it */
 	struct cache_fetch *fetch;     /* what is coming from disk for it; NULL: nothing, or all has come */
 	struct cache_find find;
 };
