@@ -5,6 +5,7 @@
 #define TESTS_WARMKIT_H
 
 #include "engine/engine.h"
+#include "tests/unit/sanitized.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,18 +18,6 @@
 #define WARM_MAX_OUT 160
 #define WARM_MAX_PROMPT 2048
 #define WARM_ENOUGH ((size_t)64 << 20) /* bytes of cache that no test fills */
-/* Sanitized kernels are ten times slower: of a list of like cases every third runs there, all of them in a plain build. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WARM_STEP 3
-#else
-#define WARM_STEP 1
-#endif
-/* ThreadSanitizer is for what may race. */
-#ifdef __SANITIZE_THREAD__
-#define WARM_RACES_ONLY 1
-#else
-#define WARM_RACES_ONLY 0
-#endif
 
 struct warm_answer {
 	int n, n_logprob;
