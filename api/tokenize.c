@@ -5,7 +5,6 @@
 #include "api/http/exchange.h"
 #include "api/request/chat_request.h"
 #include "api/request/field.h"
-#include "api/request/settings.h"
 #include "api/request/token_list.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -40,21 +39,19 @@ static void tokenize_run(struct exchange *x, tokenize_f *f)
 /* Renders the chat request in the body as the engine would. */
 static int tokenize_render(struct exchange *x, json_t *body, struct prompt **ret_p, struct error *err)
 {
-	struct chat_request r;
+	struct settings r;
 	struct numerics n;
-	struct prompt_options o;
 	struct buf why = { 0 };
 	int rc = chat_request_parse(x->engine, body, &r, err);
 
 	if (rc)
 		return rc;
 	engine_numerics(x->engine, &n);
-	o = (struct prompt_options){ r.spec.thinking, r.spec.effort, (enum prompt_drop)n.drop_thinking };
-	rc = prompt_render(r.messages, r.spec.tools, &o, ret_p, &why);
+	rc = spec_render(&r.spec, &n, ret_p, &why);
 	if (rc)
 		error_from_engine(err, rc, &why);
 	buf_fini(&why);
-	chat_request_fini(&r);
+	settings_fini(&r);
 	return rc;
 }
 
@@ -106,7 +103,7 @@ static int tokenize_text(struct exchange *x, const struct field_at *b, struct to
 	const struct tokenizer *t = engine_tokenizer(x->engine);
 	const char *text = NULL;
 	bool special = false;
-	int rc = settings_model(b, x->engine, err);
+	int rc = settings_model(b, x->engine, false, err);
 
 	for (size_t i = 0; !rc && !text && i < mem_countof(names); i++) {
 		special = names[i].special;
@@ -225,7 +222,7 @@ static int tokenize_untokens(struct exchange *x, const struct field_at *b, struc
 	bool skip = false;
 	int rc;
 
-	if ((rc = settings_model(b, x->engine, err)) || (rc = field_bool(b, "skip_special", &skip, err)) ||
+	if ((rc = settings_model(b, x->engine, false, err)) || (rc = field_bool(b, "skip_special", &skip, err)) ||
 	    (rc = field_bool(b, "skip_special_tokens", &skip, err)) || (rc = field_array(b, "tokens", &tokens, err)))
 		return rc;
 	if (!tokens)

@@ -197,11 +197,11 @@ static int compare_job_request_prompt(struct compare_job *j, const char *id, str
 /* An array of messages, or an object as a chat request has it: "messages", "tools", "thinking" (true or false). */
 static int compare_job_messages(struct compare_job *j, json_t *root, struct buf *why)
 {
-	struct prompt_options o = { .thinking = json_is_true(json_object_get(root, "thinking")),
-				    .drop_thinking = (enum prompt_drop)j->reply.in_force.drop_thinking };
-	json_t *messages = json_is_array(root) ? root : json_object_get(root, "messages");
+	struct generation_spec spec = { .messages = json_is_array(root) ? root : json_object_get(root, "messages"),
+					.tools = json_object_get(root, "tools"),
+					.thinking = json_is_true(json_object_get(root, "thinking")) };
 	struct prompt *p;
-	int r = prompt_render(messages, json_object_get(root, "tools"), &o, &p, why);
+	int r = spec_render(&spec, &j->reply.in_force, &p, why);
 
 	if (r)
 		return r;

@@ -24,6 +24,7 @@
 #include "engine/text/prompt.h"
 #include "engine/serve/recall.h"
 #include "engine/serve/record.h"
+#include "engine/serve/spec_render.h"
 #include "engine/serve/tally.h"
 #include "engine/text/tokenizer.h"
 

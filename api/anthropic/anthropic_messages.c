@@ -2,7 +2,7 @@
  * anthropic_messages.c - "system", "messages" and "tools" of Anthropic's /v1/messages as the engine renders them.
  * Threads: any. Locks: none. */
 #include "api/anthropic/anthropic_request.h"
-#include "api/request/ask.h"
+#include "api/request/tools.h"
 #include "api/request/opaque.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -51,7 +51,7 @@ static int anthropic_messages_text_block(const struct field_at *block, const cha
 	if (!rc && strcmp(type, "text"))
 		rc = field_refuse(block, "type", err, RC_UNSUPPORTED,
 			"\"%.40s\" blocks are not supported here, only text", type);
-	return rc ? rc : ask_string(block, "text", ret_s, err);
+	return rc ? rc : field_need(block, "text", ret_s, err);
 }
 
 /* A string or an array of text blocks. */
@@ -109,7 +109,7 @@ static int anthropic_messages_block_text(struct anthropic_messages_turn *t, cons
 	struct error *err)
 {
 	const char *s = NULL;
-	int rc = ask_string(block, "text", &s, err);
+	int rc = field_need(block, "text", &s, err);
 
 	if (!rc && t->assistant)
 		history_text(t->h, t->index, s, strlen(s));
@@ -124,7 +124,7 @@ static int anthropic_messages_block_thinking(struct anthropic_messages_turn *t, 
 {
 	const char *s = NULL, *signature = "";
 	struct buf held = { 0 };
-	int rc = ask_string(block, "thinking", &s, err);
+	int rc = field_need(block, "thinking", &s, err);
 
 	if (!rc)
 		rc = field_string(block, "signature", &signature, err);
@@ -144,7 +144,7 @@ static int anthropic_messages_block_redacted(struct anthropic_messages_turn *t, 
 	const char *data;
 
 	(void)t;
-	return ask_string(block, "data", &data, err);
+	return field_need(block, "data", &data, err);
 }
 
 static int anthropic_messages_block_use(struct anthropic_messages_turn *t, const struct field_at *block,
@@ -154,7 +154,7 @@ static int anthropic_messages_block_use(struct anthropic_messages_turn *t, const
 	struct field_at input;
 	int rc;
 
-	if ((rc = ask_string(block, "id", &id, err)) || (rc = ask_name(block, &name, err)) ||
+	if ((rc = field_need(block, "id", &id, err)) || (rc = tools_name(block, &name, err)) ||
 		(rc = field_object(block, "input", &input, err)))
 		return rc;
 	if (!input.object)
@@ -168,7 +168,7 @@ static int anthropic_messages_result_reference(const struct field_at *part, json
 {
 	const char *name;
 	struct buf text = { 0 };
-	int rc = ask_string(part, "tool_name", &name, err);
+	int rc = field_need(part, "tool_name", &name, err);
 
 	if (rc)
 		return rc;
@@ -184,12 +184,12 @@ static int anthropic_messages_result_reference(const struct field_at *part, json
 static int anthropic_messages_result_part(const struct field_at *part, json_t *parts, struct error *err)
 {
 	const char *type = NULL, *text = "";
-	int rc = ask_string(part, "type", &type, err);
+	int rc = field_need(part, "type", &type, err);
 
 	if (!rc && !strcmp(type, "tool_reference"))
 		return anthropic_messages_result_reference(part, parts, err);
 	if (!rc && !strcmp(type, "text"))
-		rc = ask_string(part, "text", &text, err);
+		rc = field_need(part, "text", &text, err);
 	if (!rc)
 		must_zero(json_array_append_new(parts, json_pack("{s:s, s:s}", "type", type, "text", text)));
 	return rc;
@@ -221,7 +221,7 @@ static int anthropic_messages_block_result(struct anthropic_messages_turn *t, co
 	bool failed = false;
 	int rc;
 
-	if ((rc = ask_string(block, "tool_use_id", &id, err)) || (rc = field_bool(block, "is_error", &failed, err)))
+	if ((rc = field_need(block, "tool_use_id", &id, err)) || (rc = field_bool(block, "is_error", &failed, err)))
 		return rc;
 	if (content && !json_is_string(content) && !json_is_array(content))
 		return field_wrong_type(block, "content", content, "a string or an array of blocks", err);
@@ -253,7 +253,7 @@ static const struct {
 static int anthropic_messages_block(struct anthropic_messages_turn *t, const struct field_at *block, struct error *err)
 {
 	const char *type = NULL;
-	int rc = ask_string(block, "type", &type, err);
+	int rc = field_need(block, "type", &type, err);
 
 	for (size_t i = 0; !rc && i < mem_countof(anthropic_messages_blocks); i++)
 		if (!strcmp(type, anthropic_messages_blocks[i].type) &&
@@ -292,7 +292,7 @@ static int anthropic_messages_one(struct history *h, int index, const struct fie
 {
 	struct anthropic_messages_turn t = { .h = h, .index = index };
 	const char *role = NULL;
-	int rc = ask_string(m, "role", &role, err);
+	int rc = field_need(m, "role", &role, err);
 
 	if (rc)
 		return rc;

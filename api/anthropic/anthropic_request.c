@@ -3,7 +3,7 @@
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/anthropic/anthropic_request.h"
 #include "api/http/exchange.h"
-#include "api/request/ask.h"
+#include "api/request/settings.h"
 #include "api/request/plain.h"
 #include "api/request/recall_fill.h"
 #include "api/request/thinking.h"
@@ -83,7 +83,7 @@ static const struct {
 static int anthropic_request_thinking_type(const struct field_at *t, struct anthropic_request *r, struct error *err)
 {
 	const char *type = NULL;
-	int rc = ask_string(t, "type", &type, err);
+	int rc = field_need(t, "type", &type, err);
 
 	for (size_t i = 0; !rc && i < mem_countof(anthropic_request_thinkings); i++)
 		if (!strcmp(type, anthropic_request_thinkings[i].type)) {
@@ -118,8 +118,8 @@ static int anthropic_request_fill(const struct exchange *x, const struct field_a
 {
 	int rc;
 
-	if ((rc = ask_model(x, b, true, err)) || (rc = anthropic_request_plain(b, counting, r, err)) ||
-		(rc = ask_stops(b, "stop_sequences", &r->stop, &r->spec.sampling, err)) ||
+	if ((rc = settings_model(b, x->engine, true, err)) || (rc = anthropic_request_plain(b, counting, r, err)) ||
+		(rc = settings_stops(b, "stop_sequences", &r->stop, &r->spec.sampling, err)) ||
 		(rc = anthropic_request_output(b, r, err)) || (rc = anthropic_request_thinking(b, r, err)) ||
 		(rc = anthropic_tools_parse(b, r, err)) || (rc = anthropic_messages_parse(b, &r->history, err)))
 		return rc;

@@ -3,7 +3,7 @@
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
 #include "api/anthropic/anthropic_answer.h"
 #include "api/anthropic/anthropic_request.h"
-#include "api/request/ask.h"
+#include "api/request/handle.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 
@@ -18,7 +18,7 @@ static int anthropic_route_answer(struct exchange *x, json_t *body, struct error
 	a = mem_new(sizeof *a);
 	*a = (struct anthropic_answer){ .engine = x->engine, .id = x->id, .omit = r.omit,
 					.stops = json_incref(json_object_get(body, "stop_sequences")) };
-	rc = answer_start(x, &r.spec, 1, r.stream, &anthropic_answer_form, a, err);
+	rc = answer_start(x, &(struct answer_order){ &r.spec, 1, 1, r.stream, &anthropic_answer_form, a }, err);
 	if (rc)
 		anthropic_request_error(&r, err);
 	anthropic_request_fini(&r);
@@ -27,7 +27,7 @@ static int anthropic_route_answer(struct exchange *x, json_t *body, struct error
 
 void anthropic_route(struct exchange *x)
 {
-	ask_run(x, anthropic_route_answer);
+	handle_body(x, anthropic_route_answer);
 }
 
 static int anthropic_route_tokens(struct exchange *x, json_t *body, struct error *err)
@@ -38,7 +38,7 @@ static int anthropic_route_tokens(struct exchange *x, json_t *body, struct error
 
 	if (rc)
 		return rc;
-	rc = ask_count(x, &r.spec, &n, err);
+	rc = handle_count(x, &r.spec, &n, err);
 	if (rc) {
 		anthropic_request_error(&r, err);
 	} else {
@@ -52,5 +52,5 @@ static int anthropic_route_tokens(struct exchange *x, json_t *body, struct error
 
 void anthropic_route_count(struct exchange *x)
 {
-	ask_run(x, anthropic_route_tokens);
+	handle_body(x, anthropic_route_tokens);
 }

@@ -2,8 +2,7 @@
  * anthropic_tools.c - "tools" and "tool_choice" of Anthropic's /v1/messages.
  * Threads: any. Locks: none. */
 #include "api/anthropic/anthropic_request.h"
-#include "api/request/ask.h"
-#include "api/request/chat_request.h"
+#include "api/request/tools.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -23,12 +22,12 @@ static int anthropic_tools_one(const struct field_at *t, json_t *tools, struct e
 		rc = field_refuse(t, "type", err, RC_UNSUPPORTED,
 			"\"%.60s\" tools are not supported, only those with an "
 			"input_schema", type);
-	if (rc || (rc = ask_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
+	if (rc || (rc = tools_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
 		(rc = field_object(t, "input_schema", &schema, err)) || (rc = field_bool(t, "strict", &strict, err)))
 		return rc;
 	if (!schema.object)
 		return field_refuse(t, "input_schema", err, RC_INVALID, "missing");
-	must_zero(json_array_append_new(tools, ask_tool(name, description, json_incref(schema.object), strict)));
+	must_zero(json_array_append_new(tools, tools_new(name, description, json_incref(schema.object), strict)));
 	return 0;
 }
 
@@ -37,8 +36,8 @@ static int anthropic_tools_list(const struct field_at *b, json_t **ret_tools, st
 	json_t *list = NULL, *tools;
 	int rc = field_array(b, "tools", &list, err);
 
-	if (!rc && json_array_size(list) > CHAT_MAX_TOOLS)
-		rc = field_refuse(b, "tools", err, RC_INVALID, "more than %d tools", CHAT_MAX_TOOLS);
+	if (!rc && json_array_size(list) > TOOLS_MAX)
+		rc = field_refuse(b, "tools", err, RC_INVALID, "more than %d tools", TOOLS_MAX);
 	if (rc || json_array_size(list) == 0)
 		return rc;
 	tools = json_array();
@@ -64,7 +63,7 @@ static const struct {
 static int anthropic_tools_choice_type(const struct field_at *c, enum gen_calls *ret_calls, struct error *err)
 {
 	const char *type = NULL;
-	int rc = ask_string(c, "type", &type, err);
+	int rc = field_need(c, "type", &type, err);
 
 	for (size_t i = 0; !rc && i < mem_countof(anthropic_tools_choices); i++)
 		if (!strcmp(type, anthropic_tools_choices[i].type)) {
@@ -88,8 +87,8 @@ static int anthropic_tools_choice(const struct field_at *b, struct anthropic_req
 		return field_refuse(&c, "type", err, RC_INVALID, "\"any\" needs tools");
 	if (r->spec.calls != GEN_CALLS_NAMED)
 		return 0;
-	rc = ask_string(&c, "name", &r->spec.function, err);
-	if (!rc && !ask_has_tool(r->tools, r->spec.function))
+	rc = field_need(&c, "name", &r->spec.function, err);
+	if (!rc && !tools_have(r->tools, r->spec.function))
 		rc = field_refuse(&c, "name", err, RC_INVALID, "no tool is named \"%.128s\"", r->spec.function);
 	return rc;
 }

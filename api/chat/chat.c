@@ -34,7 +34,7 @@ static json_t *chat_message(const struct collect *c)
 	return m;
 }
 
-static json_t *chat_choice(const struct chat_head *h, const struct collect *c, int index)
+static json_t *chat_choice(const struct openai_head *h, const struct collect *c, int index)
 {
 	json_t *logprobs = NULL, *o;
 
@@ -46,7 +46,7 @@ static json_t *chat_choice(const struct chat_head *h, const struct collect *c, i
 	return o;
 }
 
-json_t *chat_response(const struct chat_head *h, const struct collect *choice, int n, const struct gen_usage *usage)
+json_t *chat_response(const struct openai_head *h, const struct collect *choice, int n, const struct gen_usage *usage)
 {
 	json_t *o = openai_json_head(h, "chat.completion"), *choices = json_array();
 
@@ -78,7 +78,7 @@ static int chat_run_events(struct generation *g, chat_event_f *cb, void *arg, st
 	return c->error.rc ? error_set(err, c->error.rc, NULL, "%s", buf_str(&c->error.why)) : 0;
 }
 
-static int chat_run_generation(struct engine *e, struct chat_request *r, chat_event_f *cb, void *arg,
+static int chat_run_generation(struct engine *e, struct settings *r, chat_event_f *cb, void *arg,
 	json_t **ret_response, struct error *err)
 {
 	struct collect c = { 0 };
@@ -97,7 +97,7 @@ static int chat_run_generation(struct engine *e, struct chat_request *r, chat_ev
 	rc = chat_run_events(g, cb, arg, &c, err);
 	generation_usage(g, &usage);
 	if (!rc)
-		*ret_response = chat_response(&(struct chat_head){ e, generation_id(g), time(NULL) }, &c, 1, &usage);
+		*ret_response = chat_response(&(struct openai_head){ e, generation_id(g), time(NULL) }, &c, 1, &usage);
 	generation_unref(&g);
 	collect_fini(&c);
 	buf_fini(&why);
@@ -106,7 +106,7 @@ static int chat_run_generation(struct engine *e, struct chat_request *r, chat_ev
 
 int chat_run(struct engine *e, json_t *body, chat_event_f *cb, void *arg, json_t **ret_response, struct buf *why)
 {
-	struct chat_request r;
+	struct settings r;
 	struct error err = { 0 };
 	int rc = chat_request_parse(e, body, &r, &err);
 
@@ -114,7 +114,7 @@ int chat_run(struct engine *e, json_t *body, chat_event_f *cb, void *arg, json_t
 		rc = chat_run_generation(e, &r, cb, arg, ret_response, &err);
 		if (rc)
 			chat_request_name_schema(&r, &err);
-		chat_request_fini(&r);
+		settings_fini(&r);
 	}
 	if (rc)
 		buf_why(why, rc, "%s", buf_str(&err.why));

@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 /* The "chat.completion" object of n choices that all came to an answer. */
-json_t *chat_response(const struct chat_head *h, const struct collect *choice, int n, const struct gen_usage *usage);
+json_t *chat_response(const struct openai_head *h, const struct collect *choice, int n, const struct gen_usage *usage);
 
 /* Sees every event in order before it is collected; non-zero cancels the request. */
 typedef int chat_event_f(void *arg, const struct gen_event *ev);

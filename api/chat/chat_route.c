@@ -3,9 +3,9 @@
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
 #include "api/chat/chat.h"
 #include "api/chat/chat_stream.h"
-#include "api/http/body.h"
 #include "api/request/answer.h"
 #include "api/request/chat_request.h"
+#include "api/request/handle.h"
 #include "engine/base/mem.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static const struct answer_form chat_route_form = {
 static int chat_route_answer(struct exchange *x, json_t *body, struct error *err)
 {
 	struct chat_stream *s;
-	struct chat_request r;
+	struct settings r;
 	int rc = chat_request_parse(x->engine, body, &r, err);
 
 	if (rc)
@@ -61,23 +61,14 @@ static int chat_route_answer(struct exchange *x, json_t *body, struct error *err
 	s = mem_new(sizeof *s);
 	*s = (struct chat_stream){ .head = { x->engine, x->id, time(NULL) }, .n = r.n,
 				   .include_usage = r.include_usage };
-	rc = answer_start(x, &r.spec, r.n, r.stream, &chat_route_form, s, err);
+	rc = answer_start(x, &(struct answer_order){ &r.spec, 1, r.n, r.stream, &chat_route_form, s }, err);
 	if (rc)
 		chat_request_name_schema(&r, err);
-	chat_request_fini(&r);
+	settings_fini(&r);
 	return rc;
 }
 
 void chat_route(struct exchange *x)
 {
-	struct error err = { 0 };
-	json_t *body = NULL;
-	int rc = body_parse(x->body, x->body_len, &body, &err);
-
-	if (!rc)
-		rc = chat_route_answer(x, body, &err);
-	if (rc)
-		exchange_fail(x, &err);
-	error_fini(&err);
-	json_decref(body);
+	handle_body(x, chat_route_answer);
 }

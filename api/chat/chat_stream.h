@@ -9,7 +9,7 @@
 
 /* Start from {.head, .n, .include_usage}. */
 struct chat_stream {
-	struct chat_head head;
+	struct openai_head head;
 	int n;                                /* choices */
 	bool include_usage;
 	json_t *logprobs[ANSWER_MAX_CHOICES]; /* of tokens whose text has not come yet */

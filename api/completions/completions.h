@@ -9,7 +9,7 @@
 
 /* Start from {.head, .n, .each, .include_usage}; echo is filled in by its owner. */
 struct completions {
-	struct chat_head head;
+	struct openai_head head;
 	int n;                                  /* choices */
 	int each;                               /* of one prompt */
 	bool include_usage;

@@ -3,7 +3,6 @@
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/completions/completions_request.h"
 #include "api/request/plain.h"
-#include "api/request/settings.h"
 #include "api/request/token_list.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
@@ -135,5 +134,5 @@ void completions_request_fini(struct completions_request *r)
 {
 	for (int i = 0; i < r->n_prompts; i++)
 		token_ids_fini(&r->ids[i]);
-	chat_request_fini(&r->settings);
+	settings_fini(&r->settings);
 }

@@ -5,10 +5,10 @@
 #define API_COMPLETIONS_REQUEST_H
 
 #include "api/request/answer.h"
-#include "api/request/chat_request.h"
+#include "api/request/settings.h"
 
 struct completions_request {
-	struct chat_request settings;  /* its spec is what those of the prompts share */
+	struct settings settings;      /* its spec is what those of the prompts share */
 	struct generation_spec spec[ANSWER_MAX_CHOICES];
 	struct token_ids ids[ANSWER_MAX_CHOICES];
 	const char *text[ANSWER_MAX_CHOICES]; /* the body's; NULL for a prompt that was given as ids */

@@ -3,8 +3,8 @@
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
 #include "api/completions/completions.h"
 #include "api/completions/completions_request.h"
-#include "api/http/body.h"
 #include "api/request/answer.h"
+#include "api/request/handle.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
@@ -73,7 +73,8 @@ static int completions_route_answer(struct exchange *x, json_t *body, struct err
 				   .include_usage = r.settings.include_usage };
 	if (r.echo)
 		completions_route_echo(x->engine, &r, s);
-	rc = answer_start_prompts(x, r.spec, r.n_prompts, each, r.settings.stream, &completions_route_form, s, err);
+	rc = answer_start(x,
+		&(struct answer_order){ r.spec, r.n_prompts, each, r.settings.stream, &completions_route_form, s }, err);
 	if (rc == RC_CONTEXT)
 		snprintf(err->param, sizeof err->param, "prompt");
 	completions_request_fini(&r);
@@ -82,14 +83,5 @@ static int completions_route_answer(struct exchange *x, json_t *body, struct err
 
 void completions_route(struct exchange *x)
 {
-	struct error err = { 0 };
-	json_t *body = NULL;
-	int rc = body_parse(x->body, x->body_len, &body, &err);
-
-	if (!rc)
-		rc = completions_route_answer(x, body, &err);
-	if (rc)
-		exchange_fail(x, &err);
-	error_fini(&err);
-	json_decref(body);
+	handle_body(x, completions_route_answer);
 }

@@ -234,33 +234,27 @@ static int answer_submit(struct exchange *x, struct generation_spec *spec, struc
 	return rc;
 }
 
-int answer_start_prompts(struct exchange *x, struct generation_spec *spec, int n_prompts, int n, bool stream,
-	const struct answer_form *as, void *form, struct error *err)
+int answer_start(struct exchange *x, const struct answer_order *o, struct error *err)
 {
 	struct answer *a = mem_new(sizeof *a);
-	struct exchange_work work = { stream ? answer_stream_step : answer_whole_step, answer_end, a };
+	struct exchange_work work = { o->stream ? answer_stream_step : answer_whole_step, answer_end, a };
 	int rc = 0;
 
-	must(n >= 1 && n_prompts >= 1 && n <= ANSWER_MAX_CHOICES && n_prompts <= ANSWER_MAX_CHOICES / n);
-	a->as = as;
-	a->form = form;
-	a->each = n;
-	for (int i = 0; i < n_prompts && !rc; i++)
-		rc = answer_submit(x, &spec[i], a, err);
+	must(o->each >= 1 && o->n_specs >= 1 && o->each <= ANSWER_MAX_CHOICES &&
+		o->n_specs <= ANSWER_MAX_CHOICES / o->each);
+	a->as = o->as;
+	a->form = o->form;
+	a->each = o->each;
+	for (int i = 0; i < o->n_specs && !rc; i++)
+		rc = answer_submit(x, &o->spec[i], a, err);
 	if (rc) {
 		answer_end(a);
 		return rc;
 	}
 	a->quiet_since = clock_s();
-	if (stream)
+	if (o->stream)
 		exchange_stream(x, &work);
 	else
 		exchange_defer(x, &work);
 	return 0;
-}
-
-int answer_start(struct exchange *x, struct generation_spec *spec, int n, bool stream, const struct answer_form *as,
-	void *form, struct error *err)
-{
-	return answer_start_prompts(x, spec, 1, n, stream, as, form, err);
 }

@@ -30,13 +30,17 @@ struct answer_form {
 	void (*free)(void *form);
 };
 
-/* Submits the spec n times (a seed goes up by one each time) and has the exchange stream the answers, or reply with
- * them. Takes over `form`, on failure as well. The spec's id, label and notify are set here. Errors: as
- * engine_submit(); nothing then runs. */
-int answer_start(struct exchange *x, struct generation_spec *spec, int n, bool stream, const struct answer_form *as,
-	void *form, struct error *err);
-/* The same for several specs, each n times: ANSWER_MAX_CHOICES in all, the first spec's choices first. */
-int answer_start_prompts(struct exchange *x, struct generation_spec *spec, int n_prompts, int n, bool stream,
-	const struct answer_form *as, void *form, struct error *err);
+/* What a request orders: every spec `each` times, ANSWER_MAX_CHOICES in all, the first spec's choices first. */
+struct answer_order {
+	struct generation_spec *spec; /* [n_specs]; id, label and notify are set by answer_start() */
+	int n_specs, each;
+	bool stream;
+	const struct answer_form *as;
+	void *form;                   /* taken over, on failure as well */
+};
+
+/* Submits the specs (a seed goes up by one each time) and has the exchange stream the answers, or reply with them.
+ * Errors: as engine_submit(); nothing then runs. */
+int answer_start(struct exchange *x, const struct answer_order *o, struct error *err);
 
 #endif

@@ -57,7 +57,7 @@ static int chat_messages_call(const struct field_at *call, struct error *err)
 				    "\"%s\" calls are not supported, only function", type);
 	if (!f.object)
 		return field_refuse(call, "function", err, RC_INVALID, "missing");
-	if ((rc = field_string(&f, "name", &name, err)) || (rc = tools_name(&f, name, err)))
+	if ((rc = tools_name(&f, &name, err)))
 		return rc;
 	args = field_any(&f, "arguments");
 	if (args && !json_is_string(args) && !json_is_object(args))
@@ -119,9 +119,9 @@ int chat_messages_parse(const struct field_at *body, json_t **ret_messages, stru
 		return field_refuse(body, "messages", err, RC_INVALID, "missing");
 	if (json_array_size(in) == 0)
 		return field_refuse(body, "messages", err, RC_INVALID, "expected at least one message");
-	if (json_array_size(in) > CHAT_MAX_MESSAGES)
+	if (json_array_size(in) > CHAT_REQUEST_MAX_MESSAGES)
 		return field_refuse(body, "messages", err, RC_INVALID, "more than %d messages",
-				    CHAT_MAX_MESSAGES);
+				    CHAT_REQUEST_MAX_MESSAGES);
 	out = json_array();
 	for (size_t i = 0; !rc && i < json_array_size(in); i++) {
 		struct field_at m;

@@ -6,7 +6,6 @@
 #include "api/request/chat_messages.h"
 #include "api/request/plain.h"
 #include "api/request/recall_fill.h"
-#include "api/request/settings.h"
 #include "api/request/thinking.h"
 #include "api/request/tools.h"
 #include "engine/base/mem.h"
@@ -14,11 +13,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 static const struct plain_field chat_request_plain[] = {
-#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct chat_request, name, member, min, max, text)
-#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct chat_request, name, member, text)
+#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct settings, name, member, min, max, text)
+#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct settings, name, member, text)
 #define REFUSED PLAIN_ROW_REFUSED
 #define ONLY PLAIN_ROW_ONLY
 #include "api/request/chat_fields.def"
@@ -28,7 +26,7 @@ static const struct plain_field chat_request_plain[] = {
 #undef ONLY
 };
 
-static int chat_request_own(const struct field_at *b, struct chat_request *r, struct error *err)
+static int chat_request_own(const struct field_at *b, struct settings *r, struct error *err)
 {
 	int rc = plain_read(chat_request_plain, mem_countof(chat_request_plain), b, r, err);
 
@@ -37,7 +35,7 @@ static int chat_request_own(const struct field_at *b, struct chat_request *r, st
 	return rc;
 }
 
-static int chat_request_fill(const struct engine *e, const struct field_at *b, struct chat_request *r,
+static int chat_request_fill(const struct engine *e, const struct field_at *b, struct settings *r,
 	struct error *err)
 {
 	int rc;
@@ -53,33 +51,25 @@ static int chat_request_fill(const struct engine *e, const struct field_at *b, s
 	return 0;
 }
 
-int chat_request_parse(const struct engine *e, json_t *body, struct chat_request *ret_r, struct error *err)
+int chat_request_parse(const struct engine *e, json_t *body, struct settings *ret_r, struct error *err)
 {
 	struct field_at at = { body, "" };
-	struct chat_request r;
+	struct settings r;
 	int rc;
 
 	settings_init(e, &r);
 	r.spec.thinking = r.spec.parse = true;
 	rc = chat_request_fill(e, &at, &r, err);
 	if (rc) {
-		chat_request_fini(&r);
+		settings_fini(&r);
 		return rc;
 	}
 	*ret_r = r;
 	return 0;
 }
 
-void chat_request_name_schema(const struct chat_request *r, struct error *err)
+void chat_request_name_schema(const struct settings *r, struct error *err)
 {
 	if (r->schema_path)
 		error_rename(err, "schema", r->schema_path);
-}
-
-void chat_request_fini(struct chat_request *r)
-{
-	json_decref(r->messages);
-	free(r->bias);
-	free(r->stop);
-	*r = (struct chat_request){ 0 };
 }

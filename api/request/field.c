@@ -114,6 +114,18 @@ int field_string(const struct field_at *at, const char *key, const char **io, st
 	return 0;
 }
 
+int field_need(const struct field_at *at, const char *key, const char **ret_s, struct error *err)
+{
+	const char *s = NULL;
+	int rc = field_string(at, key, &s, err);
+
+	if (!rc && !s)
+		rc = field_refuse(at, key, err, RC_INVALID, "missing");
+	if (!rc)
+		*ret_s = s;
+	return rc;
+}
+
 int field_array(const struct field_at *at, const char *key, json_t **io, struct error *err)
 {
 	json_t *v = field_any(at, key);

@@ -25,6 +25,8 @@ int field_int(const struct field_at *at, const char *key, json_int_t min, json_i
 int field_real(const struct field_at *at, const char *key, double min, double max, double *io,
 	       struct error *err);
 int field_string(const struct field_at *at, const char *key, const char **io, struct error *err);
+/* One that must be there; it may be empty. */
+int field_need(const struct field_at *at, const char *key, const char **ret_s, struct error *err);
 int field_array(const struct field_at *at, const char *key, json_t **io, struct error *err);
 /* *io is written too: with object NULL when absent. */
 int field_object(const struct field_at *at, const char *key, struct field_at *io, struct error *err);

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-json_t *openai_json_head(const struct chat_head *h, const char *object)
+json_t *openai_json_head(const struct openai_head *h, const char *object)
 {
 	json_t *o = json_pack("{s:s, s:s, s:I, s:s}", "id", h->id, "object", object, "created",
 			      (json_int_t)h->created, "model", engine_model_name(h->engine));

@@ -11,14 +11,14 @@
 #include <time.h>
 
 /* What every object of one answer repeats. */
-struct chat_head {
+struct openai_head {
 	const struct engine *engine;
 	const char *id;
 	time_t created;
 };
 
 /* {"id","object","created","model"} */
-json_t *openai_json_head(const struct chat_head *h, const char *object);
+json_t *openai_json_head(const struct openai_head *h, const char *object);
 json_t *openai_json_usage(const struct gen_usage *u);
 /* "stop", "length", "tool_calls"; NULL for the rest. */
 const char *openai_json_finish(enum gen_finish f);

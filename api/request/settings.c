@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * settings.c - what chat requests and text completions share: model, sampling, lengths, stop strings, streaming.
- * Threads: any. Locks: none. */
+ * settings.c - what the bodies of chats and text completions share: model, sampling, lengths, stop strings, streaming.
+ * Threads: any, one at a time per object. Locks: none. */
 #include "api/request/settings.h"
 #include "api/request/answer.h"
 #include "api/request/plain.h"
@@ -15,9 +15,9 @@
 #include <string.h>
 
 static const struct plain_field settings_plain[] = {
-#define REAL(name, member, min, max, text) PLAIN_ROW_REAL(struct chat_request, name, member, min, max, text)
-#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct chat_request, name, member, min, max, text)
-#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct chat_request, name, member, text)
+#define REAL(name, member, min, max, text) PLAIN_ROW_REAL(struct settings, name, member, min, max, text)
+#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct settings, name, member, min, max, text)
+#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct settings, name, member, text)
 #define REFUSED PLAIN_ROW_REFUSED
 #define ONLY PLAIN_ROW_ONLY
 #include "api/request/settings_fields.def"
@@ -28,20 +28,24 @@ static const struct plain_field settings_plain[] = {
 #undef ONLY
 };
 
-int settings_model(const struct field_at *b, const struct engine *e, struct error *err)
+int settings_model(const struct field_at *b, const struct engine *e, bool required, struct error *err)
 {
-	const char *model = engine_model_name(e);
+	const char *model = NULL;
 	int rc = field_string(b, "model", &model, err);
 
-	if (rc || engine_model_is(e, model))
+	if (rc)
 		return rc;
+	if (!model)
+		return required ? field_refuse(b, "model", err, RC_INVALID, "missing") : 0;
+	if (engine_model_is(e, model))
+		return 0;
 	rc = field_refuse(b, "model", err, RC_NOT_FOUND, "\"%s\" is not served here, only \"%s\"", model,
 			  engine_model_name(e));
 	strcpy(err->code, "model_not_found");
 	return rc;
 }
 
-static int settings_seed(const struct field_at *b, struct chat_request *r, struct error *err)
+static int settings_seed(const struct field_at *b, struct settings *r, struct error *err)
 {
 	json_int_t seed = 0;
 
@@ -54,35 +58,56 @@ static int settings_seed(const struct field_at *b, struct chat_request *r, struc
 	return 0;
 }
 
-static int settings_stop(const struct field_at *b, struct chat_request *r, struct error *err)
+static int settings_stop_one(const struct field_at *b, const char *name, json_t *v, const char **ret_s,
+	struct error *err)
 {
-	json_t *v = field_any(b, "stop");
-	size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
-
-	if (v && !json_is_string(v) && !json_is_array(v))
-		return field_wrong_type(b, "stop", v, "a string or an array of strings", err);
-	if (n > GEN_MAX_STOPS)
-		return field_refuse(b, "stop", err, RC_INVALID, "more than %d strings", GEN_MAX_STOPS);
-	r->stop = mem_new((n + 1) * sizeof *r->stop);
-	for (size_t i = 0; i < n; i++) {
-		json_t *s = json_is_array(v) ? json_array_get(v, i) : v;
-		char name[32];
-
-		snprintf(name, sizeof name, json_is_array(v) ? "stop[%zu]" : "stop", i);
-		if (!json_is_string(s))
-			return field_wrong_type(b, name, s, "a string", err);
-		if (json_string_length(s) == 0 || json_string_length(s) > CHAT_MAX_STOP_BYTES)
-			return field_refuse(b, name, err, RC_INVALID, "expected 1 to %d bytes",
-					    CHAT_MAX_STOP_BYTES);
-		r->stop[i] = json_string_value(s);
-	}
-	r->spec.sampling.stop = r->stop;
-	r->spec.sampling.n_stop = (int)n;
+	if (!json_is_string(v))
+		return field_wrong_type(b, name, v, "a string", err);
+	if (json_string_length(v) == 0 || json_string_length(v) > SETTINGS_MAX_STOP_BYTES)
+		return field_refuse(b, name, err, RC_INVALID, "expected 1 to %d bytes", SETTINGS_MAX_STOP_BYTES);
+	*ret_s = json_string_value(v);
 	return 0;
 }
 
+int settings_stops(const struct field_at *b, const char *key, const char ***ret_stop, struct gen_sampling *s,
+	struct error *err)
+{
+	json_t *list = NULL;
+	int rc = field_array(b, key, &list, err);
+	size_t n = json_array_size(list);
+	char name[64];
+
+	if (rc)
+		return rc;
+	if (n > GEN_MAX_STOPS)
+		return field_refuse(b, key, err, RC_INVALID, "more than %d strings", GEN_MAX_STOPS);
+	*ret_stop = mem_new((n + 1) * sizeof **ret_stop);
+	for (size_t i = 0; i < n && !rc; i++) {
+		snprintf(name, sizeof name, "%.40s[%zu]", key, i);
+		rc = settings_stop_one(b, name, json_array_get(list, i), *ret_stop + i, err);
+	}
+	s->stop = *ret_stop;
+	s->n_stop = (int)n;
+	return rc;
+}
+
+/* One string, or an array. */
+static int settings_stop(const struct field_at *b, struct settings *r, struct error *err)
+{
+	json_t *v = field_any(b, "stop");
+
+	if (!v || json_is_array(v))
+		return settings_stops(b, "stop", &r->stop, &r->spec.sampling, err);
+	if (!json_is_string(v))
+		return field_wrong_type(b, "stop", v, "a string or an array of strings", err);
+	r->stop = mem_new(sizeof *r->stop);
+	r->spec.sampling.stop = r->stop;
+	r->spec.sampling.n_stop = 1;
+	return settings_stop_one(b, "stop", v, r->stop, err);
+}
+
 /* {"TOKEN ID": -100..100} */
-static int settings_bias(const struct field_at *b, const struct engine *e, struct chat_request *r,
+static int settings_bias(const struct field_at *b, const struct engine *e, struct settings *r,
 			     struct error *err)
 {
 	int vocab = engine_config(e)->vocab_size;
@@ -93,8 +118,8 @@ static int settings_bias(const struct field_at *b, const struct engine *e, struc
 
 	if (rc || !o.object)
 		return rc;
-	if (json_object_size(o.object) > CHAT_MAX_BIAS)
-		return field_refuse(b, "logit_bias", err, RC_INVALID, "more than %d tokens", CHAT_MAX_BIAS);
+	if (json_object_size(o.object) > SETTINGS_MAX_BIAS)
+		return field_refuse(b, "logit_bias", err, RC_INVALID, "more than %d tokens", SETTINGS_MAX_BIAS);
 	r->bias = mem_new((json_object_size(o.object) + 1) * sizeof *r->bias);
 	json_object_foreach (o.object, key, v) {
 		struct gen_logit_bias *one = &r->bias[r->spec.sampling.n_bias];
@@ -117,7 +142,7 @@ static int settings_bias(const struct field_at *b, const struct engine *e, struc
 	return 0;
 }
 
-static int settings_stream_options(const struct field_at *b, struct chat_request *r, struct error *err)
+static int settings_stream_options(const struct field_at *b, struct settings *r, struct error *err)
 {
 	struct field_at o;
 	int rc = field_object(b, "stream_options", &o, err);
@@ -126,7 +151,7 @@ static int settings_stream_options(const struct field_at *b, struct chat_request
 }
 
 /* As many answers are made as are asked for: none is thrown away. */
-static int settings_best_of(const struct field_at *b, const struct chat_request *r, struct error *err)
+static int settings_best_of(const struct field_at *b, const struct settings *r, struct error *err)
 {
 	json_int_t n = r->n;
 	int rc = field_int(b, "best_of", 1, INT32_MAX, &n, err);
@@ -137,17 +162,17 @@ static int settings_best_of(const struct field_at *b, const struct chat_request 
 		(int)n, r->n);
 }
 
-void settings_init(const struct engine *e, struct chat_request *r)
+void settings_init(const struct engine *e, struct settings *r)
 {
-	*r = (struct chat_request){ .n = 1 };
+	*r = (struct settings){ .n = 1 };
 	gen_sampling_init(e, &r->spec.sampling);
 }
 
-int settings_parse(const struct engine *e, const struct field_at *b, struct chat_request *r, struct error *err)
+int settings_parse(const struct engine *e, const struct field_at *b, struct settings *r, struct error *err)
 {
 	int rc;
 
-	if ((rc = settings_model(b, e, err)) ||
+	if ((rc = settings_model(b, e, false, err)) ||
 	    (rc = plain_read(settings_plain, mem_countof(settings_plain), b, r, err)) ||
 	    (rc = settings_best_of(b, r, err)) || (rc = settings_seed(b, r, err)) ||
 	    (rc = settings_stop(b, r, err)) || (rc = settings_bias(b, e, r, err)) ||
@@ -156,4 +181,12 @@ int settings_parse(const struct engine *e, const struct field_at *b, struct chat
 	if (r->spec.sampling.top_k < 0)
 		r->spec.sampling.top_k = 0;
 	return 0;
+}
+
+void settings_fini(struct settings *r)
+{
+	json_decref(r->messages);
+	free(r->bias);
+	free(r->stop);
+	*r = (struct settings){ 0 };
 }

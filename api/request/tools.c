@@ -2,8 +2,8 @@
  * tools.c - the tools that a request offers, and how calls of them are chosen.
  * Threads: any. Locks: none. */
 #include "api/request/tools.h"
-#include "api/request/chat_request.h"
 #include "engine/base/mem.h"
+#include "engine/base/must.h"
 #include "engine/base/rc.h"
 
 #include <ctype.h>
@@ -20,14 +20,29 @@ static bool tools_name_ok(const char *s)
 	return n > 0 && n <= TOOLS_MAX_NAME;
 }
 
-int tools_name(const struct field_at *f, const char *name, struct error *err)
+int tools_name(const struct field_at *f, const char **ret_name, struct error *err)
 {
-	if (!name)
+	int rc = field_string(f, "name", ret_name, err);
+
+	if (rc)
+		return rc;
+	if (!*ret_name)
 		return field_refuse(f, "name", err, RC_INVALID, "missing");
-	if (!tools_name_ok(name))
+	if (!tools_name_ok(*ret_name))
 		return field_refuse(f, "name", err, RC_INVALID,
 			"expected 1 to %d letters, digits or any of _-.:/", TOOLS_MAX_NAME);
 	return 0;
+}
+
+json_t *tools_new(const char *name, const char *description, json_t *parameters, bool strict)
+{
+	json_t *f = json_pack("{s:s, s:s*, s:o*}", "name", name, "description", description, "parameters", parameters);
+	json_t *tool = json_pack("{s:s, s:o}", "type", "function", "function", f);
+
+	must(tool);
+	if (strict)
+		must_zero(json_object_set_new(f, "strict", json_true()));
+	return tool;
 }
 
 static int tools_one(const struct field_at *tool, struct error *err)
@@ -44,19 +59,18 @@ static int tools_one(const struct field_at *tool, struct error *err)
 			"\"%s\" tools are not supported, only function", type);
 	if (!f.object)
 		return field_refuse(tool, "function", err, RC_INVALID, "missing");
-	if ((rc = field_string(&f, "name", &name, err)) ||
-	    (rc = field_string(&f, "description", &description, err)) ||
-	    (rc = field_object(&f, "parameters", &parameters, err)) || (rc = field_bool(&f, "strict", &strict, err)))
+	if ((rc = tools_name(&f, &name, err)) || (rc = field_string(&f, "description", &description, err)) ||
+	    (rc = field_object(&f, "parameters", &parameters, err)))
 		return rc;
-	return tools_name(&f, name, err);
+	return field_bool(&f, "strict", &strict, err);
 }
 
 static int tools_check(const struct field_at *body, json_t *tools, struct error *err)
 {
 	int rc = 0;
 
-	if (json_array_size(tools) > CHAT_MAX_TOOLS)
-		return field_refuse(body, "tools", err, RC_INVALID, "more than %d tools", CHAT_MAX_TOOLS);
+	if (json_array_size(tools) > TOOLS_MAX)
+		return field_refuse(body, "tools", err, RC_INVALID, "more than %d tools", TOOLS_MAX);
 	for (size_t i = 0; !rc && i < json_array_size(tools); i++) {
 		struct field_at tool;
 
@@ -69,8 +83,7 @@ static int tools_check(const struct field_at *body, json_t *tools, struct error 
 
 /* ---- the choice ---- */
 
-/* Is there a tool of that name (NULL: any)? */
-static bool tools_have(const json_t *tools, const char *name)
+bool tools_have(const json_t *tools, const char *name)
 {
 	const json_t *tool;
 	size_t i;
@@ -112,7 +125,7 @@ static int tools_named(const struct field_at *body, struct generation_spec *spec
 		return field_refuse(&o, "type", err, type ? RC_UNSUPPORTED : RC_INVALID, "expected \"function\"");
 	if (!f.object)
 		return field_refuse(&o, "function", err, RC_INVALID, "missing");
-	if ((rc = field_string(&f, "name", &spec->function, err)) || (rc = tools_name(&f, spec->function, err)))
+	if ((rc = tools_name(&f, &spec->function, err)))
 		return rc;
 	spec->calls = GEN_CALLS_NAMED;
 	return 0;

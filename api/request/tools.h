@@ -12,8 +12,15 @@
  * of functions that are offered: here, or in the `tools` of a message. */
 int tools_parse(const struct field_at *body, json_t *messages, struct generation_spec *spec, struct error *err);
 
-/* A function's name may be written into the prompt: 1 to TOOLS_MAX_NAME letters, digits or any of _-.:/ */
+#define TOOLS_MAX 512 /* of one request */
+
+/* "name", which must be there and such that it may be written into the prompt: 1 to TOOLS_MAX_NAME letters, digits or
+ * any of _-.:/ */
 #define TOOLS_MAX_NAME 128
-int tools_name(const struct field_at *f, const char *name, struct error *err);
+int tools_name(const struct field_at *f, const char **ret_name, struct error *err);
+/* A tool of its parts; takes over `parameters`, which may be NULL. `strict`: calls are held to them. */
+json_t *tools_new(const char *name, const char *description, json_t *parameters, bool strict);
+/* Is there one of that name (NULL: any)? */
+bool tools_have(const json_t *tools, const char *name);
 
 #endif

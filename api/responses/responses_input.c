@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * responses_input.c - the items of OpenAI's /v1/responses, of requests and of earlier answers, as a conversation.
  * Threads: any. Locks: none. */
-#include "api/request/ask.h"
+#include "api/request/tools.h"
 #include "api/request/opaque.h"
 #include "api/responses/responses_request.h"
 #include "engine/base/mem.h"
@@ -21,12 +21,12 @@ static int responses_input_part(const struct field_at *part, const json_t **ret_
 		"input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"
 	};
 	const char *type = NULL, *key, *text;
-	int rc = ask_string(part, "type", &type, err);
+	int rc = field_need(part, "type", &type, err);
 
 	for (size_t i = 0; !rc && i < mem_countof(texts); i++)
 		if (!strcmp(type, texts[i])) {
 			key = strcmp(type, "refusal") ? "text" : "refusal";
-			rc = ask_string(part, key, &text, err);
+			rc = field_need(part, key, &text, err);
 			*ret_s = field_any(part, key);
 			return rc;
 		}
@@ -68,7 +68,7 @@ static int responses_input_message(struct history *h, int from, const struct fie
 	const char *role = NULL;
 	struct buf text = { 0 };
 	bool assistant;
-	int rc = ask_string(item, "role", &role, err);
+	int rc = field_need(item, "role", &role, err);
 
 	if (rc)
 		return rc;
@@ -115,7 +115,7 @@ static int responses_input_reasoning(struct history *h, int from, const struct f
 static int responses_input_name(const struct field_at *item, struct buf *out, struct error *err)
 {
 	const char *name = NULL, *space = NULL;
-	int rc = ask_name(item, &name, err);
+	int rc = tools_name(item, &name, err);
 
 	if (!rc)
 		rc = field_string(item, "namespace", &space, err);
@@ -130,8 +130,8 @@ static int responses_input_call(struct history *h, int from, const struct field_
 	struct buf name = { 0 };
 	int rc;
 
-	if (!(rc = ask_string(item, "call_id", &id, err)) && !(rc = responses_input_name(item, &name, err)) &&
-		!(rc = ask_string(item, "arguments", &arguments, err)))
+	if (!(rc = field_need(item, "call_id", &id, err)) && !(rc = responses_input_name(item, &name, err)) &&
+		!(rc = field_need(item, "arguments", &arguments, err)))
 		history_call(h, from, id, buf_str(&name), json_string(*arguments ? arguments : "{}"));
 	buf_fini(&name);
 	return rc;
@@ -143,8 +143,8 @@ static int responses_input_custom(struct history *h, int from, const struct fiel
 	struct buf name = { 0 };
 	int rc;
 
-	if (!(rc = ask_string(item, "call_id", &id, err)) && !(rc = responses_input_name(item, &name, err)) &&
-		!(rc = ask_string(item, "input", &input, err)))
+	if (!(rc = field_need(item, "call_id", &id, err)) && !(rc = responses_input_name(item, &name, err)) &&
+		!(rc = field_need(item, "input", &input, err)))
 		history_call(h, from, id, buf_str(&name), json_pack("{s:O}", "input", field_any(item, "input")));
 	buf_fini(&name);
 	return rc;
@@ -154,7 +154,7 @@ static int responses_input_output(struct history *h, int from, const struct fiel
 {
 	struct buf text = { 0 };
 	const char *id;
-	int rc = ask_string(item, "call_id", &id, err);
+	int rc = field_need(item, "call_id", &id, err);
 
 	if (rc)
 		return rc;

@@ -2,7 +2,7 @@
  * responses_request.c - the body of OpenAI's /v1/responses to what the engine takes.
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/responses/responses_request.h"
-#include "api/request/ask.h"
+#include "api/request/settings.h"
 #include "api/request/plain.h"
 #include "api/request/recall_fill.h"
 #include "api/request/thinking.h"
@@ -34,7 +34,7 @@ static int responses_request_schema(const struct field_at *f, struct responses_r
 {
 	struct field_at schema;
 	const char *name;
-	int rc = ask_string(f, "name", &name, err);
+	int rc = field_need(f, "name", &name, err);
 
 	if (rc || (rc = field_object(f, "schema", &schema, err)))
 		return rc;
@@ -53,7 +53,7 @@ static int responses_request_text(const struct field_at *b, struct responses_req
 	int rc = field_object(b, "text", &text, err);
 
 	if (rc || !text.object || (rc = field_object(&text, "format", &f, err)) || !f.object ||
-		(rc = ask_string(&f, "type", &type, err)))
+		(rc = field_need(&f, "type", &type, err)))
 		return rc;
 	if (!strcmp(type, "json_schema"))
 		return responses_request_schema(&f, r, err);
@@ -185,7 +185,7 @@ static int responses_request_fill(const struct exchange *x, const struct field_a
 	struct field_at metadata;
 	int rc;
 
-	if ((rc = ask_model(x, b, false, err)) ||
+	if ((rc = settings_model(b, x->engine, false, err)) ||
 		(rc = plain_read(responses_request_fields, mem_countof(responses_request_fields), b, r, err)) ||
 		(rc = field_object(b, "metadata", &metadata, err)) || (rc = responses_request_text(b, r, err)) ||
 		(rc = responses_request_reasoning(b, r, err)) || (rc = responses_request_include(b, r, err)) ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * responses_route.c - OpenAI's /v1/responses: made, read again, forgotten, and counted.
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
-#include "api/request/ask.h"
+#include "api/request/handle.h"
 #include "api/responses/responses_answer.h"
 #include "api/responses/responses_request.h"
 #include "api/responses/responses_store.h"
@@ -23,7 +23,7 @@ static int responses_route_answer(struct exchange *x, json_t *body, struct error
 					.created = time(NULL), .store = r.store, .summary = r.summary,
 					.encrypted = r.encrypted };
 	responses_answer_init(a);
-	rc = answer_start(x, &r.spec, 1, r.stream, &responses_answer_form, a, err);
+	rc = answer_start(x, &(struct answer_order){ &r.spec, 1, 1, r.stream, &responses_answer_form, a }, err);
 	if (rc)
 		responses_request_error(&r, err);
 	responses_request_fini(&r);
@@ -32,7 +32,7 @@ static int responses_route_answer(struct exchange *x, json_t *body, struct error
 
 void responses_route(struct exchange *x)
 {
-	ask_run(x, responses_route_answer);
+	handle_body(x, responses_route_answer);
 }
 
 static int responses_route_tokens(struct exchange *x, json_t *body, struct error *err)
@@ -43,7 +43,7 @@ static int responses_route_tokens(struct exchange *x, json_t *body, struct error
 
 	if (rc)
 		return rc;
-	rc = ask_count(x, &r.spec, &n, err);
+	rc = handle_count(x, &r.spec, &n, err);
 	if (rc) {
 		responses_request_error(&r, err);
 	} else {
@@ -57,7 +57,7 @@ static int responses_route_tokens(struct exchange *x, json_t *body, struct error
 
 void responses_route_count(struct exchange *x)
 {
-	ask_run(x, responses_route_tokens);
+	handle_body(x, responses_route_tokens);
 }
 
 /* ---- those that are kept ---- */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * responses_tools.c - "tools" and "tool_choice" of OpenAI's /v1/responses.
  * Threads: any. Locks: none. */
-#include "api/request/ask.h"
-#include "api/request/chat_request.h"
+#include "api/request/tools.h"
 #include "api/responses/responses_request.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -34,7 +33,7 @@ static void responses_tools_offer(struct responses_request *r, const char *space
 	must(known);
 	responses_tools_name(space, name, &full);
 	must_zero(json_object_set_new(r->names, buf_str(&full), known));
-	must_zero(json_array_append_new(r->tools, ask_tool(buf_str(&full), description, parameters, strict)));
+	must_zero(json_array_append_new(r->tools, tools_new(buf_str(&full), description, parameters, strict)));
 	buf_fini(&full);
 }
 
@@ -46,7 +45,7 @@ static int responses_tools_function(const struct field_at *t, const char *space,
 	bool strict = false;
 	int rc;
 
-	if ((rc = ask_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
+	if ((rc = tools_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
 		(rc = field_object(t, "parameters", &parameters, err)) || (rc = field_bool(t, "strict", &strict, err)))
 		return rc;
 	responses_tools_offer(r, space, "function", name, description, json_incref(parameters.object), strict);
@@ -62,7 +61,7 @@ static int responses_tools_custom(const struct field_at *t, struct responses_req
 	struct field_at format = { 0 };
 	int rc;
 
-	if ((rc = ask_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
+	if ((rc = tools_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
 		(rc = field_object(t, "format", &format, err)) ||
 		(format.object && (rc = field_string(&format, "definition", &grammar, err))))
 		return rc;
@@ -79,7 +78,7 @@ static int responses_tools_namespace(const struct field_at *t, struct responses_
 {
 	const char *space = NULL, *type;
 	json_t *list = NULL;
-	int rc = ask_name(t, &space, err);
+	int rc = tools_name(t, &space, err);
 
 	if (!rc)
 		rc = field_array(t, "tools", &list, err);
@@ -108,7 +107,7 @@ static bool responses_tools_omitted(const char *type)
 static int responses_tools_one(const struct field_at *t, struct responses_request *r, json_t *echo, struct error *err)
 {
 	const char *type = NULL;
-	int rc = ask_string(t, "type", &type, err);
+	int rc = field_need(t, "type", &type, err);
 
 	if (rc || responses_tools_omitted(type))
 		return rc;
@@ -133,8 +132,8 @@ static int responses_tools_list(const struct field_at *b, struct responses_reque
 
 	must_zero(json_object_set_new(r->echo, "tools", echo));
 	r->tools = json_array();
-	if (!rc && json_array_size(list) > CHAT_MAX_TOOLS)
-		rc = field_refuse(b, "tools", err, RC_INVALID, "more than %d tools", CHAT_MAX_TOOLS);
+	if (!rc && json_array_size(list) > TOOLS_MAX)
+		rc = field_refuse(b, "tools", err, RC_INVALID, "more than %d tools", TOOLS_MAX);
 	for (size_t i = 0; !rc && i < json_array_size(list); i++) {
 		struct field_at t;
 
@@ -169,7 +168,7 @@ static int responses_tools_chosen(const struct field_at *c, const struct respons
 	size_t i;
 	int rc;
 
-	if ((rc = ask_string(c, "name", &name, err)) || (rc = field_string(c, "namespace", &space, err)))
+	if ((rc = field_need(c, "name", &name, err)) || (rc = field_string(c, "namespace", &space, err)))
 		return rc;
 	responses_tools_name(space, name, &full);
 	json_array_foreach(r->tools, i, tool) {
@@ -219,7 +218,7 @@ static int responses_tools_choice_object(const struct field_at *b, struct respon
 	struct field_at c;
 	int rc = field_object(b, "tool_choice", &c, err);
 
-	if (rc || (rc = ask_string(&c, "type", &type, err)))
+	if (rc || (rc = field_need(&c, "type", &type, err)))
 		return rc;
 	if (!strcmp(type, "allowed_tools"))
 		return responses_tools_allowed(&c, r, err);

@@ -50,19 +50,45 @@ static int calls_params(struct grammar *g, struct jrules *j, json_t *function, s
 	return rc;
 }
 
-/* One call after its opening tag has begun: name, parameters, closing tag, then next. */
-static int calls_one(struct grammar *g, struct jrules *j, json_t *function, size_t i, uint32_t next,
-		     struct grammar_word *ret_word, struct buf *text, struct buf *why)
+/* The calls that may be made: a word of the grammar for each, and the text that it points into. */
+struct calls_words {
+	struct grammar_word *word; /* [n] */
+	struct buf *text;          /* [n] */
+	size_t n;
+	uint32_t next;             /* what follows any of them */
+};
+
+static void calls_words_init(struct calls_words *w, size_t max, uint32_t next)
+{
+	w->word = mem_grow(NULL, max + 1, sizeof *w->word);
+	w->text = mem_grow(NULL, max + 1, sizeof *w->text);
+	w->n = 0;
+	w->next = next;
+}
+
+static void calls_words_fini(struct calls_words *w)
+{
+	for (size_t i = 0; i < w->n; i++)
+		buf_fini(&w->text[i]);
+	free(w->text);
+	free(w->word);
+}
+
+/* Adds the call of tool i after its opening tag has begun: name, parameters, then w->next. */
+static int calls_one(struct grammar *g, struct jrules *j, json_t *function, size_t i,
+		     struct calls_words *w, struct buf *why)
 {
 	const char *name = json_string_value(json_object_get(function, "name"));
+	struct buf text = { 0 };
 	uint32_t rule = 0;
 	int rc;
 
 	if (!name || !schema_name_fits(name))
 		return buf_why(why, RC_UNSUPPORTED, "tools[%zu].function.name: no call can be written of that name", i);
 	rc = calls_params(g, j, function, i, &rule, why);
-	buf_printf(text, "%s\">\n", name);
-	*ret_word = (struct grammar_word){ text->data, text->len, grammar_call(g, rule, next) };
+	buf_printf(&text, "%s\">\n", name);
+	w->word[w->n] = (struct grammar_word){ text.data, text.len, grammar_call(g, rule, w->next) };
+	w->text[w->n++] = text;
 	return rc;
 }
 
@@ -77,32 +103,25 @@ static bool calls_wanted(const struct constraint_options *o, const json_t *funct
 static int calls_any(struct grammar *g, struct jrules *j, const struct constraint_options *o, uint32_t next,
 		     uint32_t *ret_node, struct buf *why)
 {
-	size_t n = json_array_size(o->tools), n_word = 0, i;
-	struct grammar_word *word = mem_grow(NULL, n + 1, sizeof *word);
-	struct buf *text = mem_grow(NULL, n + 1, sizeof *text);
+	size_t n = json_array_size(o->tools), i;
+	struct calls_words w;
 	int rc = 0;
 
-	next = grammar_str(g, "\n</" DSML "invoke>\n", next);
+	calls_words_init(&w, n, grammar_str(g, "\n</" DSML "invoke>\n", next));
 	for (i = 0; i < n && rc == 0; i++) {
 		json_t *function = calls_function(o->tools, i);
 
-		if (!calls_wanted(o, function))
-			continue;
-		text[n_word] = (struct buf){ 0 };
-		rc = calls_one(g, j, function, i, next, &word[n_word], &text[n_word], why);
-		n_word++;
+		if (calls_wanted(o, function))
+			rc = calls_one(g, j, function, i, &w, why);
 	}
-	if (rc == 0 && n_word == 0 && o->calls == GEN_CALLS_NAMED)
+	if (rc == 0 && w.n == 0 && o->calls == GEN_CALLS_NAMED)
 		rc = buf_why(why, RC_INVALID, "tool_choice: no tool named \"%.80s\" is offered",
 			     o->function ? o->function : "");
-	else if (rc == 0 && n_word == 0)
+	else if (rc == 0 && w.n == 0)
 		rc = buf_why(why, RC_INVALID, "tool_choice: no tools are offered");
 	if (rc == 0)
-		*ret_node = grammar_words(g, word, n_word);
-	for (i = 0; i < n_word; i++)
-		buf_fini(&text[i]);
-	free(text);
-	free(word);
+		*ret_node = grammar_words(g, w.word, w.n);
+	calls_words_fini(&w);
 	return rc;
 }
 

@@ -7,6 +7,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/serve/spec_render.h"
 #include "engine/text/prompt.h"
 
 #include <errno.h>
@@ -39,12 +40,9 @@ static int request_dump(const char *data, size_t len, void *arg)
 static int request_render(const struct request_env *env, const struct generation_spec *spec,
 			  const struct numerics *n, struct request_input *in, struct buf *why)
 {
-	struct prompt_options o = { .thinking = spec->thinking, .effort = spec->effort };
 	struct prompt *p;
-	int rc;
+	int rc = spec_render(spec, n, &p, why);
 
-	o.drop_thinking = (enum prompt_drop)n->drop_thinking;
-	rc = prompt_render(spec->messages, spec->tools, &o, &p, why);
 	if (rc)
 		return rc;
 	prompt_text(p, &in->text);

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void fuzz_check(const struct engine *e, json_t *body, struct error *err)
 {
-	struct chat_request r;
+	struct settings r;
 
 	if (chat_request_parse(e, body, &r, err))
 		return;
@@ -25,7 +25,7 @@ static void fuzz_check(const struct engine *e, json_t *body, struct error *err)
 	for (int i = 0; i < r.spec.sampling.n_bias; i++)
 		must(r.spec.sampling.bias[i].token >= 0 &&
 		     r.spec.sampling.bias[i].token < engine_config(e)->vocab_size);
-	chat_request_fini(&r);
+	settings_fini(&r);
 }
 
 static void fuzz_check_text(const struct engine *e, json_t *body, struct error *err)

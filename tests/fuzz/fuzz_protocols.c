@@ -15,13 +15,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* What the engine would be given can be rendered, or it says why not. */
 static void fuzz_render(const struct generation_spec *spec, struct error *err)
 {
-	struct prompt_options o = { .thinking = spec->thinking, .effort = spec->effort };
+	struct numerics n = { 0 };
 	struct prompt *p = NULL;
 	struct buf why = { 0 };
 	int rc;
 
 	must(json_array_size(spec->messages) > 0 && spec->sampling.n_stop <= GEN_MAX_STOPS);
-	rc = prompt_render(spec->messages, spec->tools, &o, &p, &why);
+	rc = spec_render(spec, &n, &p, &why);
 	if (rc)
 		error_from_engine(err, rc, &why);
 	prompt_free(&p);

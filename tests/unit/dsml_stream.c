@@ -214,7 +214,7 @@ static void expect_like_whole(const struct answer_text *a, const json_t *got)
 	size_t seen = 0;
 
 	run(a, 0, a->len, drain_to_whole, &c);
-	whole = chat_response(&(struct chat_head){ engine, "chatcmpl-1", 0 }, &c, 1, &(struct gen_usage){ 0 });
+	whole = chat_response(&(struct openai_head){ engine, "chatcmpl-1", 0 }, &c, 1, &(struct gen_usage){ 0 });
 	choice = json_array_get(json_object_get(whole, "choices"), 0);
 	m = json_object_get(choice, "message");
 	calls = json_object_get(m, "tool_calls");
