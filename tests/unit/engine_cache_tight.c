@@ -91,17 +91,38 @@ static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p
 	return a;
 }
 
-/* Several at once; each has a cold one's bits. Returns the fewest tokens that one of them reused. */
+/* The engine's thread rests in this request's first event until the gate is open. */
+struct test_gate { atomic_bool open; };
+
+static void test_gate_wait(void *arg)
+{
+	struct test_gate *gate = arg;
+
+	while (!atomic_load(&gate->open))
+		sched_yield();
+}
+
+/* Several at once, submitted before any is begun, so that they grow side by side however busy the machine is; each has a
+ * cold one's bits. Returns the fewest tokens that one of them reused. */
 static int test_ask_together(struct engine *e, const struct warm_prompt *p, int n)
 {
-	struct generation *g[4];
+	struct test_gate gate = { 0 };
+	struct warm_prompt small = { .n = 0 };
+	struct generation *first, *g[4];
+	struct generation_spec s;
 	int fewest = WARM_MAX_PROMPT;
 
+	warm_grow(&small, 99, 8);
+	s = warm_spec(&small, 1);
+	s.notify = test_gate_wait;
+	s.arg = &gate;
+	first = warm_submit(e, &s);
 	for (int i = 0; i < n; i++) {
-		struct generation_spec s = warm_spec(&p[i], 3);
-
+		s = warm_spec(&p[i], 3);
 		g[i] = warm_submit(e, &s);
 	}
+	atomic_store(&gate.open, true);
+	warm_read(e, &first);
 	for (int i = 0; i < n; i++) {
 		struct warm_answer a = warm_read(e, &g[i]), b = warm_ask_cold(cold, &p[i], 3);
 
