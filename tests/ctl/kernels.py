@@ -101,7 +101,7 @@ def niceness(d):
     for t in os.listdir(tasks):
         with open(os.path.join(tasks, t, "stat"), encoding="utf-8") as f:
             found.append(int(f.read().rpartition(")")[2].split()[16]))
-    assert sorted(found)[-2:] == [0, 10] and len(found) > 3, found
+    assert sorted(found)[-2:] == [os.nice(0), 10] and len(found) > 3, found
 
 
 def refusals(d):
