@@ -38,6 +38,12 @@ static void verify_disk_bad(struct verify_disk *v, const struct cache_key *k, co
 		must_zero(json_array_append_new(v->bad, json_pack("{s:s, s:s}", "key", cache_key_hex(k, key), "why", why)));
 }
 
+/* Is it the file, and not the disk or want of something of ours? */
+static bool verify_disk_its_own(int r)
+{
+	return r != RC_TIMEOUT && r != RC_DRAINING && r != -ENOMEM && r != -EMFILE && r != -ENFILE;
+}
+
 /* A block that was deleted meanwhile is none. */
 static int verify_disk_read(struct verify_disk *v, struct verify_block *b)
 {
@@ -51,10 +57,10 @@ static int verify_disk_read(struct verify_disk *v, struct verify_block *b)
 		b->edge = item.edge;
 		sequence_block_unref(&item.block);
 		sequence_state_unref(&item.state);
-	} else if (r == RC_INVALID) {
-		verify_disk_bad(v, &b->key, buf_str(&why));
-		r = 0;
 	} else if (r == RC_NOT_FOUND) {
+		r = 0;
+	} else if (verify_disk_its_own(r)) {
+		verify_disk_bad(v, &b->key, why.len ? buf_str(&why) : rc_text(r));
 		r = 0;
 	} else {
 		buf_why(&v->job->why, r, "%s", why.len ? buf_str(&why) : rc_text(r));

@@ -80,7 +80,7 @@ void cache_disk_free_writes(struct list *writes)
 	}
 }
 
-static struct cache_disk_write *cache_disk_queued(struct cache_disk *d, const struct cache_key *k)
+struct cache_disk_write *cache_disk_queued(struct cache_disk *d, const struct cache_key *k)
 {
 	list_each(w, &d->writes, struct cache_disk_write, link)
 		if (cache_key_equal(&w->item.key, k))
@@ -163,6 +163,19 @@ static bool cache_disk_abandoned(const struct cache_disk_read *r)
 	return r->abandoned && atomic_load(r->abandoned);
 }
 
+void cache_disk_queue_read(struct cache_disk *d, struct cache_disk_read *r)
+{
+	list_put(&d->reads, &r->link);
+	d->n_reads++;
+	d->n_read_keys += r->n;
+}
+
+void cache_disk_read_free(struct cache_disk_read *r)
+{
+	sequence_state_unref(&r->state.state);
+	free(r);
+}
+
 void cache_disk_unread(struct cache_disk *d, struct cache_disk_read *r)
 {
 	list_del(&r->link);
@@ -194,7 +207,7 @@ static void cache_disk_end_reads(struct list *ended)
 
 		list_del(&r->link);
 		r->fn(r->arg, NULL);
-		free(r);
+		cache_disk_read_free(r);
 	}
 }
 
@@ -232,7 +245,7 @@ static struct cache_disk_read *cache_disk_read_new(const struct cache_disk_ask *
 	r->fn = ask->fn;
 	r->arg = ask->arg;
 	r->abandoned = ask->abandoned;
-	r->n = n;
+	r->n = r->state_at = n;
 	if (n)
 		memcpy(r->key, ask->key, (size_t)n * sizeof *r->key);
 	list_init(&r->link);
@@ -255,118 +268,14 @@ void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask)
 			atomic_store(ask->refused, true);
 		list_put(&ended, &r->link);
 	} else {
-		list_put(&d->reads, &r->link);
-		d->n_reads++;
-		d->n_read_keys += r->n;
+		cache_disk_queue_read(d, r);
 		must_zero(pthread_cond_signal(&d->cond));
 	}
 	lock_drop(&d->lock);
 	cache_disk_end_reads(&ended);
 }
 
-/* ---- removing, counting ---- */
-
-/* Out of the index and the queue; what waited is the caller's. */
-static struct cache_disk_write *cache_disk_take_out(struct cache_disk *d, const struct cache_key *k)
-{
-	struct cache_disk_write *w;
-
-	must_magic(d, CACHE_DISK_MAGIC);
-	lock_take(&d->lock);
-	if ((w = cache_disk_queued(d, k)))
-		cache_disk_unqueue(d, w);
-	d->dropped |= d->writing && cache_key_equal(&d->current, k);
-	for (int kind = 0; kind < CACHE_FILE_N_KIND; kind++) {
-		struct cache_disk_entry *e = cache_disk_own(d, k, (enum cache_file_kind)kind);
-
-		cache_disk_index_remove(&d->index, &e);
-	}
-	lock_drop(&d->lock);
-	return w;
-}
-
-void cache_disk_disown(struct cache_disk *d, const struct cache_key *k)
-{
-	struct cache_disk_write *w = cache_disk_take_out(d, k);
-
-	if (w)
-		cache_disk_write_free(w);
-}
-
-/* Its entry is gone already. Of a disk that hangs the thread does it when that comes back: nobody else is to be
- * stuck. */
-static void cache_disk_remove(struct cache_disk *d, const struct cache_disk_name *n)
-{
-	struct cache_disk_removal *r = mem_new(sizeof *r);
-	bool later;
-
-	r->name = *n;
-	lock_take(&d->lock);
-	later = cache_disk_hangs(d);
-	if (later)
-		list_put(&d->removals, &r->link);
-	lock_drop(&d->lock);
-	if (later)
-		return;
-	free(r);
-	cache_disk_io_begin(d);
-	cache_dir_remove(&d->dir, n, false);
-	cache_disk_io_end(d);
-}
-
-void cache_disk_drop(struct cache_disk *d, const struct cache_key *k)
-{
-	struct cache_disk_write *w = cache_disk_take_out(d, k);
-
-	for (int kind = 0; kind < CACHE_FILE_N_KIND; kind++) {
-		struct cache_disk_name n = cache_disk_name_of(d, k, (enum cache_file_kind)kind);
-
-		cache_disk_remove(d, &n);
-	}
-	if (w)
-		cache_disk_write_free(w);
-}
-
-/* Takes all of one's own out of the index: [*ret_n], malloc'd. Lock held. */
-static struct cache_disk_name *cache_disk_forget_own(struct cache_disk *d, size_t *ret_n)
-{
-	struct cache_disk_name *n = mem_grow(NULL, d->index.n + 1, sizeof *n);
-
-	*ret_n = 0;
-	for (size_t i = d->index.n; i-- > 0;)
-		if (d->index.heap[i]->place == CACHE_DISK_OWN)
-			n[(*ret_n)++] = d->index.heap[i]->name;
-	for (size_t i = 0; i < *ret_n; i++) {
-		struct cache_disk_entry *e = cache_disk_index_find(&d->index, n + i, CACHE_DISK_OWN);
-
-		cache_disk_index_remove(&d->index, &e);
-	}
-	return n;
-}
-
-void cache_disk_clear(struct cache_disk *d)
-{
-	struct cache_disk_name *name;
-	struct list waiting;
-	size_t n;
-
-	must_magic(d, CACHE_DISK_MAGIC);
-	list_init(&waiting);
-	lock_take(&d->lock);
-	while (!list_empty(&d->writes)) {
-		struct cache_disk_write *w = list_entry(d->writes.next, struct cache_disk_write, link);
-
-		cache_disk_unqueue(d, w);
-		list_put(&waiting, &w->link);
-	}
-	d->dropped = d->writing;
-	name = cache_disk_forget_own(d, &n);
-	lock_drop(&d->lock);
-	for (size_t i = 0; i < n; i++)
-		cache_disk_remove(d, name + i);
-	free(name);
-	cache_disk_free_writes(&waiting);
-}
+/* ---- counting ---- */
 
 void cache_disk_stats(struct cache_disk *d, struct cache_disk_stats *ret_s)
 {
@@ -374,7 +283,7 @@ void cache_disk_stats(struct cache_disk *d, struct cache_disk_stats *ret_s)
 	lock_take(&d->lock);
 	*ret_s = d->stats;
 	ret_s->files = d->index.n;
-	ret_s->bytes = d->index.bytes;
+	ret_s->bytes = d->index.bytes + d->removal_bytes;
 	ret_s->foreign = d->index.count[CACHE_DISK_FOREIGN];
 	ret_s->queued = (uint64_t)d->n_writes + d->writing;
 	ret_s->aside = (uint64_t)atomic_load(&d->dir.aside.moved);

@@ -48,8 +48,10 @@ struct cache_disk_item {
 	struct sequence_state *state;     /* NULL: none */
 };
 
-/* Reads the directory's names, starts the thread. -EBUSY: another process has it; -EPERM: others than its owner may
- * write there; -errno; with why. A directory that cannot be written to is read. */
+/* Starts the thread, which locks the directory and reads its names. -EBUSY: another process has it; -EPERM: others than
+ * its owner may write there; -errno; with why. A directory that cannot be written to is read. One that hangs is waited
+ * for as long as the patience: then 0, with why. Its files are found when it comes back; if it cannot be had even then,
+ * that is counted and told as an error, and nothing is read or written. */
 int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_d, struct buf *why);
 /* Ends all reads with NULL, writes what is queued, begins no file after `seconds`, and waits for its thread: for so
  * long, and the options' patience longer. A thread that then still is in a call to the system, or that has been in one
@@ -83,20 +85,22 @@ struct cache_disk_ask {
 	atomic_bool *refused;                   /* set before that call if it was not even tried; NULL is fine */
 };
 void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask);
-/* Reads a block back, and its state where there is one, on the calling thread, which waits for the disk: header, CRC,
- * model and layout, tokens and parent against the key, rows. *ret_item has references that the caller then owns.
- * RC_NOT_FOUND: the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it is then
- * moved and counted like any bad file. RC_TIMEOUT: the disk hangs. -errno: it could not be read for want of something
- * of ours. */
+/* Has a block read back by the disk's thread, in turn with its reads, and its state where there is one, and waits for
+ * that: header, CRC, model and layout, tokens and parent against the key, rows. *ret_item has references that the caller
+ * then owns. RC_NOT_FOUND: the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it
+ * is then moved and counted like any bad file. RC_UNSUPPORTED: what has that name is no cached file of this model; it is
+ * moved to aside/ and counted like any other that is none. RC_TIMEOUT: the disk hangs. RC_DRAINING: it was closed.
+ * -errno: it could not be read for want of something of ours. */
 int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item,
 	struct buf *why);
 /* The keys of all blocks on disk, in no order; malloc'd, the caller frees. -ENOMEM. Returns the count. */
 int cache_disk_keys(struct cache_disk *d, struct cache_key **ret_k);
-/* As if it had nothing of this key, at once: for a thread that must not wait. Files that are there stay until they are
- * written anew; the next start finds them. */
+/* As if it had nothing of this key, at once: for a thread that must not wait. Files that are there go next, and count
+ * until they have gone. */
 void cache_disk_disown(struct cache_disk *d, const struct cache_key *k);
-/* Removes files of keys that must not come back, before it returns: not for a thread that must not wait for a disk. Of
- * one that is known to hang they go when it comes back. */
+/* Removes files of keys that must not come back, before it returns, if the disk does not hang: then they go when it
+ * comes back. Not for a thread that must not wait at all. On the disk's own thread it is the same as to disown. After
+ * the stop nothing is removed. */
 void cache_disk_drop(struct cache_disk *d, const struct cache_key *k);
 /* The same for all of the model's files, and what waits to be written. */
 void cache_disk_clear(struct cache_disk *d);

@@ -24,22 +24,38 @@ struct cache_disk_read {
 	struct list link;
 	cache_disk_read_f *fn; void *arg;
 	const atomic_bool *abandoned; /* NULL: never */
+	/* How far it is: the state was looked for down to this key, and is of it once it is known. */
+	int64_t state_at; bool state_known;
+	struct cache_disk_item state;
+	int64_t at;                   /* blocks that were read */
 	int64_t n;
 	struct cache_key key[];       /* [n] */
 };
 
-/* A file that was to go while the disk hung. */
+/* A file that is to go; its entry has gone already. */
 struct cache_disk_removal {
 	struct list link;
 	struct cache_disk_name name;
+	uint64_t bytes;               /* 0: not known to be there */
+};
+
+/* A block that somebody waits to have checked: its own, until it waits no longer; then the thread's. */
+struct cache_disk_check {
+	struct list link;
+	struct cache_key key;
+	struct cache_disk_item item;
+	struct buf why;
+	int rc;
+	bool done, alone;             /* alone: nobody waits for it any more */
 };
 
 struct cache_disk {
 	unsigned magic;
 	struct lock lock;
 	pthread_cond_t cond;          /* there is work, or it closes */
-	pthread_cond_t moved;         /* the thread went into I/O, came out of it, or is gone */
+	pthread_cond_t moved;         /* the thread went into I/O, came out of it, did what was waited for, or is gone */
 	pthread_t thread;             /* of who opened it */
+	char *path;
 	/* Fixed. */
 	struct sequence_layout layout;
 	struct cache_dir dir;
@@ -49,13 +65,17 @@ struct cache_disk {
 	int max_queued;
 	long long patience_ms;
 	/* Under the lock. */
-	struct list reads, writes, removals;
+	bool forget;                  /* what is still found at the opening goes */
+	bool opened; int open_rc; struct buf open_why; /* opened: or failed to */
+	struct list reads, writes, removals, checks;
+	uint64_t n_removals, removals_done, removal_bytes; /* n_removals: since it was opened */
+	bool checked_last;            /* reads and checks take turns */
 	int n_reads; int64_t n_read_keys;  /* of reads */
 	int n_writes; size_t queued_bytes; /* of writes */
 	pthread_t self; bool started; /* the thread's own word of who it is */
 	bool in_io; long long io_since; /* is the thread in a call to the system; ms */
 	struct cache_disk_read *reading; /* by the thread; NULL: none */
-	bool closing, gone;           /* gone: the thread is done */
+	bool closing, gone;           /* gone: the thread is done; what failed to open closes by itself */
 	bool left, closed;            /* left: it hung and was left behind; closed: then it frees all this */
 	long long deadline;           /* ms; writes stop there */
 	struct cache_disk_index index;
@@ -86,7 +106,23 @@ void cache_disk_work_sync(struct cache_disk *d);
 
 /* ---- cache_disk_read.c: the same ---- */
 
-void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r);
+/* Some files of it, so that the next read has its turn; true when it is over and was told so. */
+bool cache_disk_work_read(struct cache_disk *d, struct cache_disk_read *r);
+/* Its end, for who asked. */
+void cache_disk_read_done(struct cache_disk *d, struct cache_disk_read *r);
+int cache_disk_work_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item,
+	struct buf *why);
+
+/* ---- cache_disk_wait.c ---- */
+
+/* Out of the index, and soon off the disk, before anything else is done there; until then its bytes count. Lock held. */
+void cache_disk_condemn(struct cache_disk *d, const struct cache_disk_name *n);
+bool cache_disk_condemned(struct cache_disk *d, const struct cache_disk_name *n);
+/* By the thread, lock held; it is dropped and taken again. */
+void cache_disk_take_removals(struct cache_disk *d);
+void cache_disk_take_check(struct cache_disk *d);
+/* What nobody does any more. */
+void cache_disk_free_removals(struct cache_disk *d);
 
 /* ---- cache_disk_thread.c ---- */
 
@@ -99,9 +135,14 @@ void cache_disk_io_end(struct cache_disk *d);
 
 void cache_disk_write_free(struct cache_disk_write *w);
 void cache_disk_free_writes(struct list *writes);
+/* NULL: it does not wait to be written; lock held. */
+struct cache_disk_write *cache_disk_queued(struct cache_disk *d, const struct cache_key *k);
 /* Out of its queue; lock held. */
 void cache_disk_unqueue(struct cache_disk *d, struct cache_disk_write *w);
 void cache_disk_unread(struct cache_disk *d, struct cache_disk_read *r);
+/* At the queue's end; lock held. */
+void cache_disk_queue_read(struct cache_disk *d, struct cache_disk_read *r);
+void cache_disk_read_free(struct cache_disk_read *r);
 void cache_disk_end_all_reads(struct cache_disk *d);
 /* Has the thread been in one call for longer than the patience? Lock held. */
 bool cache_disk_hangs(const struct cache_disk *d);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * cache_disk_read.c - blocks read back from disk: a path for the tree, one block for who checks it; bad files go.
- * Threads: the disk's; cache_disk_check any. Lock: cache_disk, never during I/O. */
+ * Threads: the disk's; cache_disk_keys any. Lock: cache_disk, never during I/O. */
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -13,6 +13,9 @@
 
 /* As many bad files as someone would look at. */
 #define CACHE_DISK_MAX_BAD 16
+/* Files of one read until the next has its turn: behind the longest one a short one would wait for longer than anybody
+ * does. */
+#define CACHE_DISK_TURN 8
 
 /* ---- reading ---- */
 
@@ -151,20 +154,16 @@ static bool cache_disk_read_over(struct cache_disk *d, const struct cache_disk_r
 	return closing || (r->abandoned && atomic_load(r->abandoned));
 }
 
-/* The state is read first: when it is bad, one further up takes its place while its block is still to come. */
-static int64_t cache_disk_read_state(struct cache_disk *d, const struct cache_disk_read *r,
-	struct cache_disk_item *ret_item)
+/* The state is read first: when it is bad, one further up takes its place while its block is still to come. One file of
+ * it. */
+static void cache_disk_read_state(struct cache_disk *d, struct cache_disk_read *r)
 {
-	int64_t at = r->n;
-
-	do
-		at = cache_disk_read_over(d, r) ? -1 : cache_disk_last_state(d, r, at);
-	while (at >= 0 && !cache_disk_read_one(d, &r->key[at], CACHE_FILE_STATE, ret_item));
-	return at;
+	r->state_at = cache_disk_last_state(d, r, r->state_at);
+	r->state_known = r->state_at < 0 || cache_disk_read_one(d, &r->key[r->state_at], CACHE_FILE_STATE, &r->state);
 }
 
 /* Once the thread was left behind, who asked was told by who left it, and may be gone. */
-static bool cache_disk_tell(struct cache_disk *d, const struct cache_disk_read *r, struct cache_disk_item *item)
+static bool cache_disk_tell(struct cache_disk *d, struct cache_disk_read *r, struct cache_disk_item *item)
 {
 	bool left;
 
@@ -180,39 +179,46 @@ static bool cache_disk_tell(struct cache_disk *d, const struct cache_disk_read *
 	return false;
 }
 
-static int64_t cache_disk_read_blocks(struct cache_disk *d, const struct cache_disk_read *r, int64_t state_at,
-	struct cache_disk_item *state)
+/* The next block; false when no more is to come. */
+static bool cache_disk_read_block(struct cache_disk *d, struct cache_disk_read *r)
 {
-	int64_t i;
+	struct cache_disk_item item = { .block = NULL };
 
-	for (i = 0; i < r->n && !cache_disk_read_over(d, r); i++) {
-		struct cache_disk_item item = { .block = NULL };
-
-		if (!cache_disk_read_one(d, &r->key[i], CACHE_FILE_BLOCK, &item))
-			break;
-		if (i == state_at && item.edge == state->edge) {
-			item.state = state->state;
-			state->state = NULL;
-		}
-		if (!cache_disk_tell(d, r, &item))
-			return i + 1;
+	if (!cache_disk_read_one(d, &r->key[r->at], CACHE_FILE_BLOCK, &item))
+		return false;
+	if (r->at == r->state_at && item.edge == r->state.edge) {
+		item.state = r->state.state;
+		r->state.state = NULL;
 	}
-	return i;
+	r->at++;
+	return cache_disk_tell(d, r, &item);
 }
 
-void cache_disk_work_read(struct cache_disk *d, const struct cache_disk_read *r)
+void cache_disk_read_done(struct cache_disk *d, struct cache_disk_read *r)
 {
-	struct cache_disk_item state = { .state = NULL };
-	int64_t state_at = cache_disk_read_state(d, r, &state);
-	int64_t n = cache_disk_read_blocks(d, r, state_at, &state);
-
-	sequence_state_unref(&state.state);
+	sequence_state_unref(&r->state.state);
 	cache_disk_tell(d, r, NULL);
-	if (n) {
-		struct cache_disk_name last = cache_disk_name_of(d, &r->key[n - 1], CACHE_FILE_BLOCK);
+	if (r->at) {
+		struct cache_disk_name last = cache_disk_name_of(d, &r->key[r->at - 1], CACHE_FILE_BLOCK);
 
 		cache_disk_touch(d, &last);
 	}
+}
+
+bool cache_disk_work_read(struct cache_disk *d, struct cache_disk_read *r)
+{
+	bool more = true;
+
+	for (int files = 0; more && files < CACHE_DISK_TURN; files++) {
+		more = !cache_disk_read_over(d, r);
+		if (more && !r->state_known)
+			cache_disk_read_state(d, r);
+		else
+			more = more && r->at < r->n && cache_disk_read_block(d, r);
+	}
+	if (!more)
+		cache_disk_read_done(d, r);
+	return !more;
 }
 
 /* ---- checking ---- */
@@ -233,19 +239,12 @@ static int cache_disk_check_state(struct cache_disk *d, const struct cache_key *
 	return rc == RC_NOT_FOUND ? 0 : rc;
 }
 
-int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item, struct buf *why)
+int cache_disk_work_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item,
+	struct buf *why)
 {
 	struct cache_disk_item item = { .block = NULL };
-	bool hangs;
-	int rc;
+	int rc = cache_disk_read_why(d, k, CACHE_FILE_BLOCK, &item, why);
 
-	must_magic(d, CACHE_DISK_MAGIC);
-	lock_take(&d->lock);
-	hangs = cache_disk_hangs(d);
-	lock_drop(&d->lock);
-	if (hangs)
-		return buf_why(why, RC_TIMEOUT, "the disk hangs");
-	rc = cache_disk_read_why(d, k, CACHE_FILE_BLOCK, &item, why);
 	if (rc == RC_NOT_FOUND || rc == -ENOENT)
 		return buf_why(why, RC_NOT_FOUND, "no such block is on disk");
 	if (rc == 0)

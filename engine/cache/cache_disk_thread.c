@@ -24,14 +24,25 @@
 static void cache_disk_take_read(struct cache_disk *d)
 {
 	struct cache_disk_read *r = list_entry(d->reads.next, struct cache_disk_read, link);
+	bool over;
 
 	cache_disk_unread(d, r);
+	d->checked_last = false;
 	d->reading = r;
 	lock_drop(&d->lock);
-	cache_disk_work_read(d, r);
+	over = cache_disk_work_read(d, r);
+	lock_take(&d->lock);
+	if (!over && !d->closing && !d->left) {
+		d->reading = NULL;
+		cache_disk_queue_read(d, r); /* the others first */
+		return;
+	}
+	lock_drop(&d->lock);
+	if (!over)
+		cache_disk_read_done(d, r);
 	lock_take(&d->lock);
 	d->reading = NULL;
-	free(r);
+	cache_disk_read_free(r);
 }
 
 static void cache_disk_take_write(struct cache_disk *d)
@@ -56,36 +67,14 @@ static void cache_disk_take_sync(struct cache_disk *d)
 	lock_take(&d->lock);
 }
 
-static struct cache_disk_removal *cache_disk_first_removal(struct cache_disk *d)
-{
-	struct cache_disk_removal *r = list_entry(d->removals.next, struct cache_disk_removal, link);
-
-	list_del(&r->link);
-	return r;
-}
-
-/* Before anything else: a file of that name that is written later is another one. */
-static void cache_disk_take_removal(struct cache_disk *d)
-{
-	struct cache_disk_removal *r = cache_disk_first_removal(d);
-
-	lock_drop(&d->lock);
-	cache_disk_io_begin(d);
-	cache_dir_remove(&d->dir, &r->name, false);
-	cache_disk_io_end(d);
-	free(r);
-	lock_take(&d->lock);
-}
-
-/* What hangs is not the thread's fault, but whoever waits must know. Other threads' I/O is their own. */
+/* What hangs is not the thread's fault, but whoever waits must know. */
 static void cache_disk_io(struct cache_disk *d, bool in)
 {
 	lock_take(&d->lock);
-	if (d->started && pthread_equal(d->self, pthread_self())) {
-		d->in_io = in;
-		d->io_since = clock_ms();
-		must_zero(pthread_cond_signal(&d->moved));
-	}
+	must(pthread_equal(d->self, pthread_self()));
+	d->in_io = in;
+	d->io_since = clock_ms();
+	must_zero(pthread_cond_broadcast(&d->moved));
 	lock_drop(&d->lock);
 }
 
@@ -107,7 +96,9 @@ static bool cache_disk_turn(struct cache_disk *d)
 	if (d->left)
 		return false;
 	if (!list_empty(&d->removals))
-		cache_disk_take_removal(d);
+		cache_disk_take_removals(d);
+	else if (!list_empty(&d->checks) && (!d->checked_last || list_empty(&d->reads)))
+		cache_disk_take_check(d);
 	else if (!list_empty(&d->reads))
 		cache_disk_take_read(d);
 	else if (d->unsynced >= CACHE_DISK_SYNC_FILES || (d->unsynced && (late || list_empty(&d->writes))))
@@ -127,14 +118,82 @@ static void cache_disk_free(struct cache_disk *d)
 	must(list_empty(&d->reads));
 	cache_dir_close(&d->dir);
 	cache_disk_free_writes(&d->writes);
-	while (!list_empty(&d->removals)) /* it was left behind */
-		free(cache_disk_first_removal(d));
+	cache_disk_free_removals(d); /* it was left behind */
 	cache_disk_index_fini(&d->index);
 	must_zero(pthread_cond_destroy(&d->cond));
 	must_zero(pthread_cond_destroy(&d->moved));
 	lock_fini(&d->lock);
+	buf_fini(&d->open_why);
+	free(d->path);
 	d->magic = 0;
 	free(d);
+}
+
+/* ---- opening, on the thread ---- */
+
+/* Another model's files are left alone, but count: the limit is the disk's, and they are deleted like one's own when
+ * they are the longest unused. One that cannot be kept at all goes before any other, and a date still to come is
+ * none. */
+static void cache_disk_found(void *arg, const struct cache_disk_name *n, bool bad, uint64_t bytes, int64_t mtime)
+{
+	struct cache_disk *d = arg;
+	int64_t now = cache_disk_now();
+
+	lock_take(&d->lock);
+	cache_disk_index_add(&d->index, n,
+		bad ? CACHE_DISK_BAD : n->model == d->model ? CACHE_DISK_OWN : CACHE_DISK_FOREIGN, bytes,
+		bytes > d->limit ? 0 : mtime < now ? mtime : now);
+	if (!bad && n->model == d->model && (d->forget || cache_disk_condemned(d, n)))
+		cache_disk_condemn(d, n);
+	lock_drop(&d->lock);
+}
+
+/* An operator finds in the counters what was moved, and here that it was. Lock held. */
+static void cache_disk_tidied(struct cache_disk *d)
+{
+	long long moved = atomic_load(&d->dir.aside.moved), stays = atomic_load(&d->dir.aside.stays);
+
+	if (moved + stays)
+		snprintf(d->stats.error, sizeof d->stats.error,
+			"%lld things are no cached files: %lld were moved to aside/, %lld stay where they are",
+			moved + stays, moved, stays);
+}
+
+/* What cannot be had closes by itself: whoever did not wait for that finds a cache that has nothing and takes nothing.
+ * Lock held. */
+static void cache_disk_settle(struct cache_disk *d, int rc, struct buf *why)
+{
+	d->opened = true;
+	d->open_rc = rc;
+	d->open_why = *why;
+	*why = (struct buf){ 0 };
+	cache_disk_tidied(d);
+	if (rc < 0) {
+		cache_disk_failed(d, &d->stats.errors, NULL, buf_str(&d->open_why));
+		d->closing = true;
+		d->deadline = clock_ms();
+	}
+	must_zero(pthread_cond_broadcast(&d->moved));
+}
+
+/* Locking the directory and reading its names may hang like anything else. */
+static void cache_disk_prepare(struct cache_disk *d)
+{
+	struct buf why = { 0 };
+	int rc;
+
+	cache_disk_io_begin(d);
+	rc = cache_dir_open(&d->dir, d->path, &why);
+	if (rc == 0)
+		rc = cache_dir_scan(&d->dir, cache_disk_found, d, &why);
+	cache_disk_io_end(d);
+	lock_take(&d->lock);
+	cache_disk_settle(d, rc, &why);
+	lock_drop(&d->lock);
+	if (rc < 0)
+		cache_disk_end_all_reads(d);
+	else
+		cache_disk_make_room(d, 0, NULL); /* the limit may have been lowered since */
 }
 
 static void *cache_disk_main(void *arg)
@@ -146,13 +205,13 @@ static void *cache_disk_main(void *arg)
 	d->self = pthread_self();
 	d->started = true;
 	lock_drop(&d->lock);
-	cache_disk_make_room(d, 0, NULL); /* the limit may have been lowered since */
+	cache_disk_prepare(d);
 	lock_take(&d->lock);
 	while (cache_disk_turn(d))
 		;
 	d->gone = true;
 	mine = d->closed;
-	must_zero(pthread_cond_signal(&d->moved));
+	must_zero(pthread_cond_broadcast(&d->moved));
 	lock_drop(&d->lock);
 	if (mine)
 		cache_disk_free(d);
@@ -173,19 +232,6 @@ static int cache_disk_start(struct cache_disk *d)
 
 /* ---- life ---- */
 
-/* Another model's files are left alone, but count: the limit is the disk's, and they are deleted like one's own when
- * they are the longest unused. One that cannot be kept at all goes before any other, and a date still to come is
- * none. */
-static void cache_disk_found(void *arg, const struct cache_disk_name *n, bool bad, uint64_t bytes, int64_t mtime)
-{
-	struct cache_disk *d = arg;
-	int64_t now = cache_disk_now();
-
-	cache_disk_index_add(&d->index, n,
-		bad ? CACHE_DISK_BAD : n->model == d->model ? CACHE_DISK_OWN : CACHE_DISK_FOREIGN, bytes,
-		bytes > d->limit ? 0 : mtime < now ? mtime : now);
-}
-
 static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
 {
 	struct cache_disk *d = mem_new(sizeof *d);
@@ -197,6 +243,8 @@ static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
 	list_init(&d->reads);
 	list_init(&d->writes);
 	list_init(&d->removals);
+	list_init(&d->checks);
+	d->path = mem_strdup(o->dir); /* the thread may outlive whoever gave it */
 	d->dir = (struct cache_dir){ .fd = -1, .bad_fd = -1, .aside = { .fd = -1 } };
 	d->layout = *o->layout; /* the thread may outlive the model */
 	cache_file_format_init(&d->format, &d->layout, o->model_id);
@@ -210,29 +258,35 @@ static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
 	return d;
 }
 
-/* An operator finds in the counters what was moved, and here that it was. */
-static void cache_disk_tidied(struct cache_disk *d)
+/* Lock held. */
+static void cache_disk_await_opened(struct cache_disk *d)
 {
-	long long moved = atomic_load(&d->dir.aside.moved), stays = atomic_load(&d->dir.aside.stays);
+	long long until = clock_ms() + d->patience_ms, left;
 
-	if (moved + stays)
-		snprintf(d->stats.error, sizeof d->stats.error,
-			"%lld things are no cached files: %lld were moved to aside/, %lld stay where they are",
-			moved + stays, moved, stays);
+	while (!d->opened && (left = until - clock_ms()) > 0)
+		lock_wait(&d->lock, &d->moved, (long)left);
 }
 
 int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_d, struct buf *why)
 {
 	struct cache_disk *d = cache_disk_new(o);
-	int rc = cache_dir_open(&d->dir, o->dir, why);
+	int rc = cache_disk_start(d);
 
-	if (rc == 0)
-		rc = cache_dir_scan(&d->dir, cache_disk_found, d, why);
-	cache_disk_tidied(d);
-	if (rc == 0 && (rc = cache_disk_start(d)) < 0)
+	if (rc < 0) {
 		buf_why(why, rc, "a thread for the cache's disk: %s", strerror(-rc));
-	if (rc < 0)
 		cache_disk_free(d);
+		return rc;
+	}
+	lock_take(&d->lock);
+	cache_disk_await_opened(d);
+	rc = d->open_rc;
+	if (rc < 0)
+		buf_why(why, rc, "%s", buf_str(&d->open_why));
+	else if (!d->opened)
+		buf_why(why, 0, "%s: the disk hangs; what is there will be used when it comes back", o->dir);
+	lock_drop(&d->lock);
+	if (rc < 0)
+		cache_disk_close(&d, 0);
 	else
 		*ret_d = d;
 	return rc;

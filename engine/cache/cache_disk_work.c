@@ -64,6 +64,7 @@ bool cache_disk_make_room(struct cache_disk *d, uint64_t need, const struct cach
 	bool fits = need <= d->limit;
 
 	lock_take(&d->lock);
+	cache_disk_take_removals(d); /* what they hold counts until they are gone */
 	while (fits && !d->left && d->index.bytes > d->limit - need) {
 		old = cache_disk_index_oldest(&d->index);
 		fits = !keep || old != cache_disk_index_find(&d->index, keep, CACHE_DISK_OWN);

@@ -73,6 +73,20 @@ def strange(d, cold):
     assert os.listdir(os.path.join(cache, "bad")) == [os.path.basename(victim)]
 
 
+def no_file(d, cold):
+    """One that is no regular file any more is named, and the others are verified all the same; it ended there."""
+    written(d)
+    blocks = files(d, "block")
+    victim = os.path.join(d.dir, "state", "cache", blocks[0])
+    os.unlink(victim)
+    os.mkfifo(victim)
+    code, out, err = d.ctl("--json", "cache", "verify", "--disk")
+    r = json.loads(out.splitlines()[-1])
+    assert code == 11 and r["verdict"] == "fail" and r["disk_blocks"] == len(blocks), (code, r, err)
+    assert [b["key"] for b in r["disk_bad"]] == [blocks[0].split(".")[0]] and "regular" in r["disk_bad"][0]["why"], r
+    assert ask(d)[0] == cold
+
+
 def two(d, cold):
     """A second one on the same directory serves without it, and says so; it touches nothing there."""
     written(d)
@@ -102,6 +116,6 @@ def removed(d, cold):
 with Daemon() as daemon:
     first, reused = ask(daemon)
     assert reused == 0
-    for scenario in [killed, strange, two, removed]:
+    for scenario in [killed, strange, no_file, two, removed]:
         scenario(daemon, first)
 print("ok")

@@ -157,8 +157,8 @@ static void what_was_dropped_does_not_come_back(void **state)
 	diskkit_drain(&kit);
 	diskkit_hold(&kit, &hold);
 	diskkit_put(&kit, item + 2, 1);
-	cache_disk_drop(kit.d, &item[2].key); /* still waiting */
-	cache_disk_drop(kit.d, &item[1].key); /* on disk */
+	cache_disk_disown(kit.d, &item[2].key); /* still waiting */
+	cache_disk_disown(kit.d, &item[1].key); /* on disk */
 	diskkit_let_go(&hold);
 	assert_true(has(1, 0, &st));
 	assert_false(has(1, 1, &st));

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MOMENT 0.05 /* s; the patience where it is to run out */
 #define MOST 256    /* reads that may wait */
@@ -85,6 +86,177 @@ static int teardown(void **state)
 		open_when_free();
 	diskkit_fini(&kit);
 	return 0;
+}
+
+static void find_key(uint32_t seed, int i, struct cache_key *ret_k)
+{
+	struct cache_disk_item item[DISKKIT_MAX];
+
+	diskkit_path(&kit, DISKKIT_MODEL, seed, i + 1, 0, item);
+	*ret_k = item[i].key;
+	diskkit_item_fini(item, i + 1);
+}
+
+/* ---- opening ---- */
+
+/* The daemon did not come up for as long as locking the directory took. */
+static void opening_does_not_wait_for_a_directory_that_hangs(void **state)
+{
+	struct buf why = { 0 };
+	struct reader r = { 0 };
+	struct cache_key k;
+	bool st;
+
+	(void)state;
+	find_key(1, 3, &k);
+	kit.options.patience = MOMENT;
+	hangkit_hang(HANGKIT_OPEN);
+	assert_int_equal(cache_disk_open(&kit.options, &kit.d, &why), 0);
+	assert_non_null(strstr(buf_str(&why), "hangs"));
+	assert_false(cache_disk_has(kit.d, &k, &st));
+	ask(&r, 1, 4);
+	assert_int_equal(atomic_load(&r.ends), 1);
+	hangkit_let_go();
+	while (!cache_disk_has(kit.d, &k, &st))
+		sched_yield();
+	cache_disk_close(&kit.d, 600);
+	open_when_free();
+	diskkit_whole(&kit, 1, 4, 3);
+	buf_fini(&why);
+}
+
+static void an_end_before_it_was_opened_does_not_wait(void **state)
+{
+	struct buf why = { 0 };
+
+	(void)state;
+	kit.options.patience = MOMENT;
+	hangkit_hang(HANGKIT_OPEN);
+	assert_int_equal(cache_disk_open(&kit.options, &kit.d, &why), 0);
+	diskkit_write(&kit, 2, 4, 0);
+	cache_disk_close(&kit.d, 600);
+	hangkit_let_go();
+	open_when_free();
+	diskkit_whole(&kit, 1, 4, 3);
+	buf_fini(&why);
+}
+
+/* What was to go before it was known to be there is not found either. */
+static void what_was_cleared_before_it_was_opened_is_not_found(void **state)
+{
+	struct buf why = { 0 };
+	char path[256];
+	int at;
+
+	(void)state;
+	kit.options.patience = MOMENT;
+	hangkit_hang(HANGKIT_OPEN);
+	assert_int_equal(cache_disk_open(&kit.options, &kit.d, &why), 0);
+	cache_disk_clear(kit.d);
+	hangkit_let_go();
+	diskkit_file(&kit, 1, 0, CACHE_FILE_BLOCK, false, path);
+	while (diskkit_exists(path) || diskkit_stats(&kit).bytes)
+		sched_yield();
+	cache_disk_close(&kit.d, 600);
+	open_when_free();
+	assert_int_equal(diskkit_read(&kit, 1, 4, &at), 0);
+	assert_int_equal(diskkit_stats(&kit).files, 0);
+	buf_fini(&why);
+}
+
+static void a_directory_that_cannot_be_had_late_is_told_of(void **state)
+{
+	struct buf why = { 0 };
+	struct cache_key k;
+	struct cache_disk_item got;
+	bool st;
+
+	(void)state;
+	find_key(1, 0, &k);
+	kit.options.patience = MOMENT;
+	hangkit_hang(HANGKIT_OPEN);
+	assert_int_equal(cache_disk_open(&kit.options, &kit.d, &why), 0);
+	assert_int_equal(chmod(kit.dir, 0770), 0);
+	hangkit_let_go();
+	while (!diskkit_stats(&kit).errors)
+		sched_yield();
+	assert_non_null(strstr(diskkit_stats(&kit).error, "may be written by others"));
+	diskkit_write(&kit, 2, 4, 0);
+	assert_int_equal(diskkit_stats(&kit).queued, 0);
+	assert_false(cache_disk_has(kit.d, &k, &st));
+	buf_clear(&why);
+	assert_int_equal(cache_disk_check(kit.d, &k, &got, &why), RC_DRAINING);
+	cache_disk_close(&kit.d, 0);
+	assert_int_equal(chmod(kit.dir, 0700), 0);
+	buf_fini(&why);
+}
+
+/* ---- others' threads ---- */
+
+/* cache verify --disk hung in it, and the daemon's end waited for that. */
+static void a_check_does_not_wait_for_a_read_that_hangs(void **state)
+{
+	struct cache_disk_item got;
+	struct buf why = { 0 };
+	struct cache_key k;
+
+	(void)state;
+	find_key(1, 3, &k);
+	kit.options.patience = MOMENT;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_READ);
+	assert_int_equal(cache_disk_check(kit.d, &k, &got, &why), RC_TIMEOUT);
+	assert_int_equal(cache_disk_check(kit.d, &k, &got, &why), RC_TIMEOUT); /* not even begun */
+	cache_disk_close(&kit.d, 0);
+	hangkit_let_go();
+	open_when_free();
+	diskkit_whole(&kit, 1, 4, 3);
+	buf_fini(&why);
+}
+
+/* cache clear and cache evict did the same. */
+static void clearing_does_not_wait_for_a_removal_that_hangs(void **state)
+{
+	struct cache_key k;
+	char path[256];
+
+	(void)state;
+	find_key(1, 3, &k);
+	kit.options.patience = MOMENT;
+	diskkit_open(&kit);
+	hangkit_hang(HANGKIT_REMOVE);
+	cache_disk_drop(kit.d, &k);
+	cache_disk_clear(kit.d);
+	assert_true(diskkit_stats(&kit).bytes > 0); /* it is still there */
+	hangkit_let_go();
+	diskkit_file(&kit, 1, 0, CACHE_FILE_BLOCK, false, path);
+	while (diskkit_stats(&kit).bytes)
+		sched_yield();
+	assert_false(diskkit_exists(path));
+}
+
+/* The files stayed, counted by nobody, until the next start. */
+static void what_is_disowned_counts_until_it_is_gone(void **state)
+{
+	struct cache_key k;
+	char path[256];
+	uint64_t bytes;
+	bool st;
+
+	(void)state;
+	find_key(1, 3, &k);
+	kit.options.patience = 600;
+	diskkit_open(&kit);
+	bytes = diskkit_stats(&kit).bytes;
+	hangkit_hang(HANGKIT_REMOVE);
+	cache_disk_disown(kit.d, &k);
+	assert_false(cache_disk_has(kit.d, &k, &st));
+	assert_int_equal(diskkit_stats(&kit).bytes, bytes);
+	assert_true(diskkit_exists(diskkit_file(&kit, 1, 3, CACHE_FILE_BLOCK, false, path)));
+	hangkit_let_go();
+	while (diskkit_exists(path) || diskkit_stats(&kit).bytes == bytes)
+		sched_yield();
+	diskkit_whole(&kit, 1, 3, -1);
 }
 
 /* ---- closing ---- */
@@ -243,6 +415,38 @@ static void one_read_is_of_so_many_blocks(void **state)
 	ended(r + 3);
 }
 
+static struct reader of_many, of_one;
+static int before_the_one;
+
+static bool heard_one(void *arg, struct cache_disk_item *item)
+{
+	before_the_one = atomic_load(&of_many.blocks);
+	return heard(arg, item);
+}
+
+/* It waited until the long one was through, and had given up by then. */
+static void a_short_read_has_its_turn_beside_a_long_one(void **state)
+{
+	struct cache_key k;
+
+	(void)state;
+	find_key(1, 0, &k);
+	kit.options.patience = 600;
+	diskkit_open(&kit);
+	diskkit_write(&kit, 3, 60, 0);
+	diskkit_drain(&kit);
+	hangkit_hang(HANGKIT_READ);
+	ask(&of_many, 3, 60);
+	hangkit_hangs();
+	cache_disk_read(kit.d, &(struct cache_disk_ask){ .key = &k, .n = 1, .fn = heard_one, .arg = &of_one });
+	hangkit_let_go();
+	ended(&of_one);
+	ended(&of_many);
+	assert_int_equal(atomic_load(&of_one.blocks), 1);
+	assert_int_equal(atomic_load(&of_many.blocks), 60); /* all the same */
+	assert_in_range(before_the_one, 1, 20);
+}
+
 /* Asks until it is refused: the disk is known to hang. Returns the read that was. */
 static struct reader *known_to_hang(struct reader *in, struct reader r[MOST])
 {
@@ -309,6 +513,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+		T(opening_does_not_wait_for_a_directory_that_hangs),
+		T(an_end_before_it_was_opened_does_not_wait),
+		T(what_was_cleared_before_it_was_opened_is_not_found),
+		T(a_directory_that_cannot_be_had_late_is_told_of),
+		T(a_check_does_not_wait_for_a_read_that_hangs),
+		T(clearing_does_not_wait_for_a_removal_that_hangs),
+		T(what_is_disowned_counts_until_it_is_gone),
+		T(a_short_read_has_its_turn_beside_a_long_one),
 		T(closing_does_not_wait_for_a_read_that_hangs),
 		T(closing_does_not_wait_for_a_write_that_hangs),
 		T(a_thread_left_behind_keeps_the_directory),

@@ -70,7 +70,7 @@ static void who_waits_sees_blocks_come(void **state)
 	fetch_lookup(&r, &fetch_four);
 	diskkit_hold_after(&fetch.disk, &second);
 	assert_int_equal(r.find.matched, 0);
-	cache_disk_drop(fetch.disk.d, &n.key); /* so that it asks twice, and is held between */
+	cache_disk_disown(fetch.disk.d, &n.key); /* so that it asks twice, and is held between */
 	diskkit_let_go(&first);
 	diskkit_held(&second);
 	assert_false(cache_ready(fetch.kit.cache, r.path, &r.find));

@@ -86,6 +86,22 @@ static void a_disk_that_works_is_used(void **state)
 	engine_close(&e);
 }
 
+/* It was not up for as long as the disk's lock hung. */
+static void the_start_does_not_wait_for_a_disk_that_hangs(void **state)
+{
+	struct engine *e;
+	struct warm_answer a;
+
+	(void)state;
+	hangkit_hang(HANGKIT_OPEN);
+	e = open_with(MOMENT);
+	assert_non_null(strstr(engine_cache_disk_why(e), "hangs"));
+	a = warm_ask(e, &prompt, 3);
+	warm_same(&a, &cold);
+	assert_int_equal(a.usage.cached_tokens, 0);
+	engine_close(&e);
+}
+
 static void who_waits_for_a_disk_that_hangs_computes_after_a_while(void **state)
 {
 	struct engine *e = open_with(MOMENT);
@@ -171,6 +187,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(test) cmocka_unit_test_teardown(test, recover)
 		T(a_disk_that_works_is_used),
+		T(the_start_does_not_wait_for_a_disk_that_hangs),
 		T(who_waits_for_a_disk_that_hangs_computes_after_a_while),
 		T(a_deadline_passes_while_the_disk_hangs),
 		T(a_client_leaves_while_the_disk_hangs),

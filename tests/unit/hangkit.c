@@ -11,6 +11,8 @@ static pthread_cond_t hangkit_cond = PTHREAD_COND_INITIALIZER;
 static bool hangkit_on[HANGKIT_N_CALL];
 static int hangkit_in;
 
+int __real_cache_dir_open(struct cache_dir *d, const char *path, struct buf *why);
+int __wrap_cache_dir_open(struct cache_dir *d, const char *path, struct buf *why);
 int __real_cache_dir_read(struct cache_dir *d, const struct cache_disk_name *n, size_t max, size_t head,
 	uint8_t **ret_bytes, size_t *ret_size, struct buf *why);
 int __wrap_cache_dir_read(struct cache_dir *d, const struct cache_disk_name *n, size_t max, size_t head,
@@ -31,6 +33,12 @@ static void hangkit_pass(enum hangkit_call call)
 		pthread_cond_wait(&hangkit_cond, &hangkit_mutex);
 	hangkit_in--;
 	pthread_mutex_unlock(&hangkit_mutex);
+}
+
+int __wrap_cache_dir_open(struct cache_dir *d, const char *path, struct buf *why)
+{
+	hangkit_pass(HANGKIT_OPEN);
+	return __real_cache_dir_open(d, path, why);
 }
 
 int __wrap_cache_dir_read(struct cache_dir *d, const struct cache_disk_name *n, size_t max, size_t head,
