@@ -119,6 +119,19 @@ static void verify_disk_mark(struct verify_disk *v, const struct cache_key *root
 
 /* ---- choosing one ---- */
 
+/* Is one before it not there, so that nothing tells of which numbers it is? */
+static bool verify_disk_cut_off(struct verify_disk *v, const struct verify_block *b)
+{
+	while (b && b->good && b->edge > SEQUENCE_BLOCK) {
+		const struct verify_block *p = verify_disk_find(v, &b->parent);
+
+		if (p && p->edge >= b->edge)
+			return true;
+		b = p;
+	}
+	return !b || !b->good;
+}
+
 static int verify_disk_named(struct verify_disk *v, const char *id, struct verify_block **ret_b)
 {
 	struct verify_block *found = NULL;
@@ -136,6 +149,8 @@ static int verify_disk_named(struct verify_disk *v, const char *id, struct verif
 		return n ? buf_why(&v->job->why, RC_INVALID, "%d blocks on disk begin with '%s'", n, id)
 			 : buf_why(&v->job->why, RC_NOT_FOUND, "no good block '%s' is on disk", id);
 	*ret_b = found->active ? found : NULL;
+	if (!found->active && verify_disk_cut_off(v, found))
+		cache_job_set(v->job, "note", json_string("a block before it is not on disk, or not good: only read back"));
 	return 0;
 }
 

@@ -54,7 +54,7 @@ struct daemon {
 	json_t *probe_counts;          /* {probe: {verdict: runs}}, of all runs; verbs_probe.c */
 	double began;                  /* seconds since 1970 */
 	int exact_told, exact_kept;    /* exactness.c: so many of the disproved */
-	bool exact_keeping;
+	struct exactness_keep *exact_keeping; /* NULL: none */
 	long long started, stop_by, ticked; /* milliseconds, clock_ms() */
 	bool loading, drain, stopping, forced, cancelled, failed_logged, fast;
 	int exit;

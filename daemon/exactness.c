@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * exactness.c - whose mark EXACT is believed: what was built with this program, and not what was found to lie.
- * Threads: control; exactness_golden() and keep_run() on ops. Locks: none (ops.h hands over). */
+ * Threads: control; exactness_golden() on ops; keep_run() on one of its own. Locks: none (ops.h hands over). */
 #include "daemon/exactness.h"
 #include "ctl/varlink.h"
 #include "daemon/state.h"
@@ -12,6 +12,7 @@
 #include "plugins/check/golden.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,7 +131,8 @@ static char *exactness_text(void)
 /* ---- what was found since ---- */
 
 struct exactness_keep {
-	struct ops_job job;
+	struct ops_note note;      /* its end */
+	pthread_t thread; bool joined;
 	struct daemon *daemon;
 	struct state *state;
 	struct cache *cache;
@@ -141,28 +143,39 @@ struct exactness_keep {
 	struct buf why;
 };
 
-/* Kept first: were the blocks thrown away before and the daemon killed, the next run would make such anew. */
-static void exactness_keep_run(struct ops_job *job)
+/* On a thread of its own: behind what ops is at, which may wait for hours, a kill would lose it. Kept first: were the
+ * blocks thrown away before and the daemon killed, the next run would make such anew. */
+static void *exactness_keep_run(void *arg)
 {
-	struct exactness_keep *k = list_entry(job, struct exactness_keep, job);
+	struct exactness_keep *k = arg;
 
 	k->rc = k->state ? state_write(k->state, EXACTNESS_FILE, k->text, strlen(k->text), &k->why)
 			 : buf_why(&k->why, RC_NOT_READY, "there is no usable state directory");
 	if (k->clear)
 		k->removed = cache_clear(k->cache);
+	ops_post(k->daemon->ops, &k->note);
+	return NULL;
 }
 
-static void exactness_keep_done(struct ops_job *job)
+static void exactness_join(struct exactness_keep *k)
 {
-	struct exactness_keep *k = list_entry(job, struct exactness_keep, job);
+	if (!k->joined)
+		must_zero(pthread_join(k->thread, NULL));
+	k->joined = true;
+}
 
+static void exactness_keep_done(struct ops_note *n)
+{
+	struct exactness_keep *k = list_entry(n, struct exactness_keep, note);
+
+	exactness_join(k);
 	if (k->rc)
 		log_event(LOG_LV_ERR, "exactness_not_kept", "why=%s", LOGQ(buf_str(&k->why)));
 	if (k->clear)
 		log_event(LOG_LV_NOTICE, "cache_cleared", "blocks=%llu why=%s", (unsigned long long)k->removed,
 			  LOGQ("a plugin that shared ref's cache was disproved"));
 	log_event(LOG_LV_DEBUG, "exactness_kept", "disproved=%d", k->n);
-	k->daemon->exact_keeping = false;
+	k->daemon->exact_keeping = NULL;
 	k->daemon->exact_kept = k->n;
 	free(k->text);
 	buf_fini(&k->why);
@@ -181,15 +194,16 @@ static void exactness_keep(struct daemon *d)
 {
 	struct exactness_keep *k = mem_new(sizeof *k);
 
-	*k = (struct exactness_keep){ .job = { .run = exactness_keep_run, .done = exactness_keep_done }, .daemon = d,
+	*k = (struct exactness_keep){ .note.fn = exactness_keep_done, .daemon = d,
 				      .state = d->state, .cache = engine_cache(d->engine), .n = disproved_count(),
 				      .clear = exactness_believed(d->exact_kept) };
 	k->text = exactness_text(); /* counted before: one that comes in between is kept twice rather than not */
-	d->exact_keeping = ops_submit(d->ops, &k->job, NULL) == 0;
-	if (!d->exact_keeping) { /* busy: at the next tick */
+	if (pthread_create(&k->thread, NULL, exactness_keep_run, k)) { /* no room for one: at the next tick */
 		free(k->text);
 		free(k);
+		return;
 	}
+	d->exact_keeping = k;
 }
 
 void exactness_tick(struct daemon *d)
@@ -213,6 +227,8 @@ void exactness_close(struct daemon *d)
 	struct buf why = { 0 };
 	char *text;
 
+	if (d->exact_keeping)
+		exactness_join(d->exact_keeping); /* it uses the cache; ops_close() lets it go */
 	if (!d->state || disproved_count() <= d->exact_kept)
 		return;
 	text = exactness_text();

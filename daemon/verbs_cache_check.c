@@ -182,7 +182,8 @@ static void cache_verify_others(struct cache_job *j)
 	cache_job_set(j, "tensors", others);
 }
 
-/* Other bits: is a kernel that says it has ref's the reason? Then the comparison disproves it (beside.h). */
+/* Other bits: is a kernel that says it has ref's the reason? Then the comparison disproves it (beside.h). Its two
+ * sequences come on top of what requests may have: they are not claimed, and last as long as this. */
 static int cache_verify_blame(struct cache_job *j)
 {
 	struct engine_compare_options o = { .tokens = j->a.token, .n_tokens = (int)j->a.n_token,
@@ -233,8 +234,10 @@ static int cache_verify_sample(struct cache_job *j, const struct cache_entry *e,
 	if (r)
 		return r;
 	if (!j->a.n_block || memcmp(j->a.entry.numbers, numbers, sizeof numbers)) {
-		cache_job_set(j, "note", json_string(named ? "the block is of other numbers than those in force: only hashed"
-							   : "no block is of the numbers in force: only hashed"));
+		if (!json_object_get(j->reply, "note"))
+			cache_job_set(j, "note", json_string(named
+				? "the block is of other numbers than those in force: only hashed"
+				: "no block is of the numbers in force: only hashed"));
 		return 0;
 	}
 	r = cache_verify_recompute(j, x);

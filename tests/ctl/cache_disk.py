@@ -77,13 +77,18 @@ def no_file(d, cold):
     """One that is no regular file any more is named, and the others are verified all the same; it ended there."""
     written(d)
     blocks = files(d, "block")
-    victim = os.path.join(d.dir, "state", "cache", blocks[0])
+    tree = json.loads(d.ctl("--json", "cache", "tree")[1])["blocks"]
+    first, last = tree[0]["key"], tree[-1]["key"]
+    victim, = [os.path.join(d.dir, "state", "cache", f) for f in blocks if f.startswith(first)]
     os.unlink(victim)
     os.mkfifo(victim)
     code, out, err = d.ctl("--json", "cache", "verify", "--disk")
     r = json.loads(out.splitlines()[-1])
     assert code == 11 and r["verdict"] == "fail" and r["disk_blocks"] == len(blocks), (code, r, err)
-    assert [b["key"] for b in r["disk_bad"]] == [blocks[0].split(".")[0]] and "regular" in r["disk_bad"][0]["why"], r
+    assert [b["key"] for b in r["disk_bad"]] == [first] and "regular" in r["disk_bad"][0]["why"], r
+    code, out, err = d.ctl("--json", "cache", "verify", "--disk", last)
+    r = json.loads(out.splitlines()[-1])
+    assert first != last and "a block before it is not on disk" in r["note"], (code, r, err)
     assert ask(d)[0] == cold
 
 
