@@ -25,6 +25,7 @@ from turns import Answer, config, fast_kernels, idle
 COUNT = int(os.environ.get("CONVERSATIONS", "12" if plugins.sanitizer() else "24"))
 SEED = int(os.environ.get("SEED", "1"))
 ROUND = 12       # conversations from one start of the daemon to the next
+LAST = max(ROUND, COUNT // 2)  # of the last start, twice: what a conversation leaks, the second time shows
 CLIENTS = 4
 BUDGETS = ["0", "300K", "1M", "3M", "64M"]
 WORDS = ("poppy river seven the of codeword remember weather in Prague print file list 12 0x7f {\"a\":1} dům 日本 🙂 "
@@ -121,7 +122,8 @@ def main(folder):
     env = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"}
     warm = Daemon("--config", paths[0], env=env, timeout=600)
     with Daemon("--config", paths[1], env=env, timeout=600) as cold:
-        run, rounds = Run(warm, cold, fast), [list(range(n, min(n + ROUND, COUNT))) for n in range(0, COUNT, ROUND)]
+        run, kills = Run(warm, cold, fast), max(0, COUNT - LAST)
+        rounds = [list(range(n, min(n + ROUND, kills))) for n in range(0, kills, ROUND)] + [list(range(kills, COUNT))]
         for i, numbers in enumerate(rounds):
             # the exact kernels go on with what others left on the disk; the last round has room for everything
             config(paths[0], memory=BUDGETS[-1] if i == len(rounds) - 1 else draw.choice(BUDGETS), write_rate="0",
@@ -138,6 +140,7 @@ def main(folder):
         print(f"{run.compared} answers compared, {run.cut} cut off, {run.reused} tokens reused; "
               f"memory {before[0] >> 10} KiB, then {after[0] >> 10} KiB")
         assert run.compared > COUNT and run.cut > 0 and run.reused > 0
+        # allocators keep some of it; of 1,000 conversations it is less than 50 KiB for each of the last
         assert after[0] < before[0] + (24 << 20), (before, after)
         plugins.until(lambda: idle(warm)[1] <= before[1], f"{before[1]} descriptors, as before")
         warm.__exit__(None, None, None)
