@@ -258,13 +258,14 @@ static struct cache_disk *cache_disk_new(const struct cache_disk_options *o)
 	return d;
 }
 
-/* Lock held. */
+/* Or until it is known to hang: then nobody waits for it after this either. Lock held. */
 static void cache_disk_await_opened(struct cache_disk *d)
 {
-	long long until = clock_ms() + d->patience_ms, left;
+	while (!d->opened && !cache_disk_hangs(d)) {
+		long long left = d->io_since + d->patience_ms - clock_ms();
 
-	while (!d->opened && (left = until - clock_ms()) > 0)
-		lock_wait(&d->lock, &d->moved, (long)left);
+		lock_wait(&d->lock, &d->moved, !d->in_io ? -1 : left > 0 ? (long)left : 0);
+	}
 }
 
 int cache_disk_open(const struct cache_disk_options *o, struct cache_disk **ret_d, struct buf *why)
