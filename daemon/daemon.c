@@ -18,6 +18,7 @@
 #include "engine/base/rc.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@
 
 #define DAEMON_TICK_MS 1000
 #define DAEMON_FAST_MS 20
+#define DAEMON_MMAP_BYTES (1 << 20) /* from here on a block is its own mapping, which a free gives back */
 #define DAEMON_CANCEL_MS 5000 /* what cancelled requests get to end */
 
 /* ---- configuration ---- */
@@ -519,6 +521,9 @@ int daemon_run(const struct daemon_flags *f)
 		json_decref(d.probe_counts);
 		return DAEMON_CONFIG;
 	}
+	/* Said once, it no longer grows with what was freed; else a large body moves all larger ones into the heap. */
+	mallopt(M_MMAP_THRESHOLD, DAEMON_MMAP_BYTES);
+	mallopt(M_TRIM_THRESHOLD, DAEMON_MMAP_BYTES);
 	list_init(&d.waits);
 	d.plugins = plugins_new();
 	d.kernels = kernels_new();

@@ -286,7 +286,8 @@ static int engine_queue(struct engine *e, struct request *r, struct buf *why)
 {
 	int rc;
 
-	ring_put(e->ring, r->rec);
+	if (!ring_put(e->ring, r->rec))
+		return buf_why(why, RC_BUSY, "what is running and waiting has too long prompts to take one more");
 	lock_take(&e->lock);
 	rc = engine_admits(e, why);
 	if (rc == 0) {

@@ -18,6 +18,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,9 @@
 
 #define HTTP_MAGIC 0x477b5eed
 #define HTTP_BODY_SECONDS 20              /* without a byte of a body */
+#define HTTP_LARGE ((size_t)1 << 20)      /* bytes of a body or an answer after which freed memory is given back */
+#define HTTP_TRIM_SECONDS 2
+#define HTTP_TRIMS 2                      /* the engine lets go of a call a little later */
 #define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
 
 struct http {
@@ -38,6 +42,8 @@ struct http {
 	struct conns conns;
 	atomic_bool stopping;
 	atomic_size_t body_total;
+	atomic_bool large_over;       /* a call that was large */
+	int trims; double trimmed;    /* the ticking thread's: to come; when the last one was */
 	struct traffic *traffic;
 	struct lock lock;
 	pthread_cond_t idle;          /* the list became empty */
@@ -187,6 +193,8 @@ static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
 		snprintf(x->failed, sizeof x->failed, "disconnected");
 	http_log(x);
 	http_count(h, x, gone);
+	if (x->body_seen >= HTTP_LARGE || x->sent >= HTTP_LARGE)
+		atomic_store(&h->large_over, true);
 	exchange_drop_body(x, &h->body_total);
 	conns_request_over(&h->conns, conn);
 	/* Unlisted before it is freed: http_tick() only touches what is listed. */
@@ -333,6 +341,19 @@ static void http_wake_all(struct http *h)
 	lock_drop(&h->lock);
 }
 
+/* A large JSON is hundreds of thousands of small pieces among which others lie: freed, they stay in the heap that
+ * the C library keeps, for each thread apart, until it is told. */
+static void http_trim(struct http *h, double now)
+{
+	if (atomic_exchange(&h->large_over, false))
+		h->trims = HTTP_TRIMS;
+	if (h->trims == 0 || now - h->trimmed < HTTP_TRIM_SECONDS)
+		return;
+	h->trims--;
+	h->trimmed = now;
+	malloc_trim(0);
+}
+
 void http_tick(struct http *h)
 {
 	double now = clock_s(), keep_alive = http_keep_alive(h);
@@ -343,6 +364,7 @@ void http_tick(struct http *h)
 		exchange_tick(x, now, keep_alive);
 	lock_drop(&h->lock);
 	conns_tick(&h->conns);
+	http_trim(h, now);
 }
 
 static void http_wait_idle(struct http *h)

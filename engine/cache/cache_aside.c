@@ -169,7 +169,7 @@ static bool cache_aside_free(const struct cache_aside *a, const char *name, char
 	for (int i = 1; i <= CACHE_ASIDE_MAX; i++) {
 		if (fstatat(a->fd, out, &st, AT_SYMLINK_NOFOLLOW) < 0)
 			return errno == ENOENT;
-		snprintf(out, NAME_MAX + 1, "%.*s.%d", NAME_MAX - 4, name, i);
+		snprintf(out, NAME_MAX + 1, "%.*s.%d", NAME_MAX - 12, name, i); /* any int fits */
 	}
 	return false;
 }

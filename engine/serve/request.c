@@ -7,6 +7,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/serve/known_messages.h"
 #include "engine/serve/spec_render.h"
 #include "engine/text/prompt.h"
 
@@ -31,12 +32,6 @@ static void request_input_fini(struct request_input *in)
 
 /* ---- the prompt ---- */
 
-static int request_dump(const char *data, size_t len, void *arg)
-{
-	buf_add(arg, data, len);
-	return 0;
-}
-
 static int request_render(const struct request_env *env, const struct generation_spec *spec,
 			  const struct numerics *n, struct request_input *in, struct buf *why)
 {
@@ -48,7 +43,7 @@ static int request_render(const struct request_env *env, const struct generation
 	prompt_text(p, &in->text);
 	rc = prompt_tokens(p, env->tokenizer, &in->ids, why);
 	prompt_free(&p);
-	json_dump_callback(spec->messages, request_dump, &in->messages, JSON_COMPACT | JSON_ENCODE_ANY);
+	known_messages_dump(spec->messages, &in->messages);
 	return rc;
 }
 

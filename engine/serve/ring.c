@@ -15,7 +15,7 @@ struct ring_entry {
 	struct list by_age;      /* in ring.entries */
 	struct list by_end;      /* in ring.ended once finished */
 	struct record *record;
-	size_t bytes;            /* counted, once finished */
+	size_t bytes;            /* counted: in `live` as it was put, in `bytes` once finished */
 };
 
 struct ring {
@@ -25,7 +25,7 @@ struct ring {
 	struct list entries;     /* oldest first */
 	struct list ended;       /* first finished first */
 	int n_ended;
-	size_t bytes;
+	size_t bytes, live;
 };
 
 struct ring *ring_new(int max_finished, size_t max_bytes)
@@ -64,15 +64,24 @@ void ring_free(struct ring **pg)
 	free(g);
 }
 
-void ring_put(struct ring *g, struct record *r)
+bool ring_put(struct ring *g, struct record *r)
 {
 	struct ring_entry *e = mem_new(sizeof *e);
+	bool room;
 
 	e->record = record_ref(r);
+	e->bytes = record_bytes(r);
 	list_init(&e->by_end);
 	lock_take(&g->lock);
-	list_put(&g->entries, &e->by_age);
+	room = g->live == 0 || g->live + e->bytes <= RING_MAX_LIVE;
+	if (room) {
+		g->live += e->bytes;
+		list_put(&g->entries, &e->by_age);
+	}
 	lock_drop(&g->lock);
+	if (!room)
+		ring_entry_free(e);
+	return room;
 }
 
 /* Unlinks the first finished if the ring is over a limit; the caller frees it outside the lock. */
@@ -110,6 +119,7 @@ void ring_remove(struct ring *g, struct record *r)
 
 	lock_take(&g->lock);
 	e = ring_running(g, r);
+	g->live -= e->bytes;
 	list_del(&e->by_age);
 	lock_drop(&g->lock);
 	ring_entry_free(e);
@@ -135,6 +145,7 @@ void ring_finished(struct ring *g, struct record *r)
 	lock_take(&g->lock);
 	e = ring_running(g, r);
 	list_put(&g->ended, &e->by_end);
+	g->live -= e->bytes;
 	e->bytes = bytes;
 	g->bytes += bytes;
 	g->n_ended++;

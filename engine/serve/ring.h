@@ -4,6 +4,7 @@
 #ifndef ENGINE_RING_H
 #define ENGINE_RING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct record;
@@ -11,8 +12,10 @@ struct ring;
 
 struct ring *ring_new(int max_finished, size_t max_bytes);
 void ring_free(struct ring **g);
-/* Takes a reference of its own; running records are never evicted. */
-void ring_put(struct ring *g, struct record *r);
+/* Takes a reference of its own; running records are never evicted. False, and nothing is done, when there are running
+ * ones and with this one they would have held more than RING_MAX_LIVE when they were put. */
+#define RING_MAX_LIVE ((size_t)256 << 20)
+bool ring_put(struct ring *g, struct record *r);
 /* Undoes ring_put, for a request that was refused after all. */
 void ring_remove(struct ring *g, struct record *r);
 /* From now on the record counts, and may be evicted; the oldest finished go first. Called once per record

@@ -40,9 +40,19 @@ void scheduler_put(struct scheduler *s, struct sched_task *t)
 	s->n_waiting++;
 }
 
+/* A paused one takes no place: readers that do not read would keep all others out. */
+static bool scheduler_full(const struct scheduler *s)
+{
+	int n = 0;
+
+	list_each(t, &s->running, struct sched_task, link)
+		n += !t->paused;
+	return n >= s->max_running;
+}
+
 struct sched_task *scheduler_next(const struct scheduler *s)
 {
-	if (s->n_running >= s->max_running)
+	if (scheduler_full(s))
 		return NULL;
 	list_each(t, &s->waiting, struct sched_task, link)
 		if (!t->held)
@@ -129,21 +139,34 @@ static void scheduler_emit(struct scheduler *s, struct sched_task **t, int n, en
 	}
 }
 
+/* Of the oldest max_running that are not paused, those that decode, or those that do not: paused ones that go on
+ * may find their places taken. */
+static int scheduler_take(struct scheduler *s, bool decode, struct sched_task **order)
+{
+	int n = 0, places = s->max_running;
+
+	list_each(t, &s->running, struct sched_task, link) {
+		if (t->paused)
+			continue;
+		if (places-- == 0)
+			break;
+		if ((t->left == 0) != decode)
+			continue;
+		t->share = decode;
+		order[n++] = t;
+	}
+	return n;
+}
+
 int scheduler_plan(struct scheduler *s)
 {
-	int n_decode = 0, n_prefill = 0, tokens;
+	int n_decode, n_prefill, tokens;
 	struct sched_task **prefill;
 
 	s->n_item = s->n_batch = 0;
-	list_each(t, &s->running, struct sched_task, link) {
-		t->share = t->left == 0 && !t->paused;
-		if (t->share)
-			s->order[n_decode++] = t;
-	}
+	n_decode = scheduler_take(s, true, s->order);
 	prefill = s->order + n_decode;
-	list_each(t, &s->running, struct sched_task, link)
-		if (t->left > 0 && !t->paused)
-			prefill[n_prefill++] = t;
+	n_prefill = scheduler_take(s, false, prefill);
 	tokens = s->budget - n_decode;
 	if (tokens < s->budget / SCHEDULER_PREFILL_FLOOR)
 		tokens = s->budget / SCHEDULER_PREFILL_FLOOR;

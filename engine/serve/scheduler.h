@@ -16,7 +16,7 @@ struct sched_task {
 	const struct kset *kset;   /* tasks that agree in kernel set and numerics share batches */
 	struct numerics numerics;
 	int left;                  /* prompt tokens not yet computed; 0: decoding, one token a step */
-	bool paused;               /* takes no part for now */
+	bool paused;               /* takes no part and no place for now */
 	bool held;                 /* not to be admitted yet; those behind it may be */
 	int share;                 /* tokens in the planned step */
 };
@@ -34,7 +34,7 @@ struct sched_batch {
 
 struct scheduler {
 	int budget;                /* tokens per step */
-	int max_running;
+	int max_running;           /* that are not paused; in a plan */
 	struct list waiting, running; /* oldest first */
 	int n_waiting, n_running;
 	unsigned turn;             /* whose turn it is to be first */

@@ -24,8 +24,12 @@ static struct record *record_make(const char *id, size_t prompt_bytes)
 	s.prompt = &prompt;
 	s.tokens = &tokens;
 	buf_adds(&messages, "[]");
-	while (prompt.len < prompt_bytes)
-		buf_addc(&prompt, 'x');
+	while (prompt.len < prompt_bytes) {
+		static const char many[] = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+		size_t n = prompt_bytes - prompt.len;
+
+		buf_add(&prompt, many, n < sizeof many - 1 ? n : sizeof many - 1);
+	}
 	token_ids_add(&tokens, 5);
 	token_ids_add(&tokens, 6);
 	return record_new(&s);
@@ -36,7 +40,7 @@ static void ring_pass(struct ring *g, const char *id, size_t bytes)
 {
 	struct record *r = record_make(id, bytes);
 
-	ring_put(g, r);
+	assert_true(ring_put(g, r));
 	record_finished(r, GEN_STOP, 0, "eos");
 	ring_finished(g, r);
 	record_unref(&r);
@@ -98,7 +102,7 @@ static void the_oldest_finished_go_first(void **state)
 	struct record *running = record_make("run", 1), *found;
 
 	(void)state;
-	ring_put(g, running);
+	assert_true(ring_put(g, running));
 	ring_pass(g, "a", 1);
 	ring_pass(g, "b", 1);
 	ring_expect(g, "b a run ");
@@ -138,14 +142,37 @@ static void bytes_are_bounded(void **state)
 	ring_free(&g);
 }
 
+/* As many as wait and run may each have a long prompt. */
+static void running_records_are_bounded(void **state)
+{
+	struct ring *g = ring_new(10, 1 << 20);
+	struct record *small = record_make("small", 1), *huge = record_make("huge", RING_MAX_LIVE / 2 + 1);
+	struct record *other = record_make("other", RING_MAX_LIVE / 2 + 1);
+
+	(void)state;
+	assert_true(ring_put(g, huge)); /* one alone may run, however large */
+	assert_false(ring_put(g, other));
+	ring_expect(g, "huge ");
+	record_finished(huge, GEN_STOP, 0, "eos");
+	ring_finished(g, huge);
+	assert_true(ring_put(g, small));
+	assert_false(ring_put(g, other));
+	ring_remove(g, small);
+	assert_true(ring_put(g, other));
+	record_unref(&small);
+	record_unref(&huge);
+	record_unref(&other);
+	ring_free(&g);
+}
+
 static void of_equal_ids_the_newest_is_found(void **state)
 {
 	struct ring *g = ring_new(10, 1 << 20);
 	struct record *a = record_make("same", 1), *b = record_make("same", 2), *found;
 
 	(void)state;
-	ring_put(g, a);
-	ring_put(g, b);
+	assert_true(ring_put(g, a));
+	assert_true(ring_put(g, b));
 	found = ring_find(g, "same");
 	assert_ptr_equal(found, b);
 	record_unref(&found);
@@ -162,7 +189,7 @@ static void a_kept_text_counts_and_can_push_out_others(void **state)
 	size_t before;
 
 	(void)state;
-	ring_put(g, running);
+	assert_true(ring_put(g, running));
 	ring_pass(g, "a", 10 << 10);
 	ring_pass(g, "b", 10 << 10);
 	before = ring_bytes(g);
@@ -199,6 +226,7 @@ int main(void)
 		cmocka_unit_test(a_record_holds_prompt_and_output),
 		cmocka_unit_test(the_oldest_finished_go_first),
 		cmocka_unit_test(bytes_are_bounded),
+		cmocka_unit_test(running_records_are_bounded),
 		cmocka_unit_test(of_equal_ids_the_newest_is_found),
 		cmocka_unit_test(a_kept_text_counts_and_can_push_out_others),
 	};

@@ -192,6 +192,35 @@ static void only_so_many_run(void **state)
 	scheduler_fini(&s);
 }
 
+/* Readers that do not read, and then do. */
+static void paused_tasks_hold_no_place(void **state)
+{
+	struct scheduler s;
+	struct sched_task t[4];
+
+	(void)state;
+	memset(t, 0, sizeof t);
+	scheduler_init(&s, 10, 2);
+	for (int i = 0; i < 4; i++)
+		scheduler_put(&s, &t[i]);
+	scheduler_admit(&s, &t[0]);
+	scheduler_admit(&s, &t[1]);
+	assert_null(scheduler_next(&s));
+	t[0].paused = t[1].paused = true;
+	scheduler_admit(&s, &t[2]);
+	scheduler_admit(&s, &t[3]);
+	assert_int_equal(scheduler_plan(&s), 2);
+	assert_ptr_equal(s.item[0].task, &t[2]);
+	assert_ptr_equal(s.item[1].task, &t[3]);
+	t[0].paused = false; /* three could run, and two do: the oldest */
+	assert_int_equal(scheduler_plan(&s), 2);
+	assert_ptr_equal(s.item[0].task, &t[0]);
+	assert_ptr_equal(s.item[1].task, &t[2]);
+	for (int i = 0; i < 4; i++)
+		scheduler_drop(&s, &t[i]);
+	scheduler_fini(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +232,7 @@ int main(void)
 		cmocka_unit_test(batches_agree_in_set_and_numerics),
 		cmocka_unit_test(paused_tasks_get_nothing),
 		cmocka_unit_test(only_so_many_run),
+		cmocka_unit_test(paused_tasks_hold_no_place),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
