@@ -3,6 +3,7 @@
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/anthropic/anthropic_request.h"
 #include "api/http/exchange.h"
+#include "api/request/go_on.h"
 #include "api/request/settings.h"
 #include "api/request/plain.h"
 #include "api/request/recall_fill.h"
@@ -125,7 +126,11 @@ static int anthropic_request_fill(const struct exchange *x, const struct field_a
 		return rc;
 	if (history_ends_with_calls(&r->history))
 		return field_refuse(b, "messages", err, RC_INVALID, "the last one has tool_use blocks without results");
-	r->spec.messages = history_end(&r->history, true);
+	r->spec.messages = history_end(&r->history);
+	if (go_on_prepare(r->spec.messages, &r->spec, err)) {
+		history_error(&r->history, err);
+		return err->rc;
+	}
 	if (r->spec.thinking)
 		recall_fill(x->engine, r->spec.messages);
 	r->spec.tools = r->tools;

@@ -80,6 +80,17 @@ static int chat_messages_calls(const struct field_at *m, struct error *err)
 	return rc;
 }
 
+/* An assistant's last message is gone on with whether or not it says so, and an earlier one was. */
+static int chat_messages_prefix(const struct field_at *m, const char *role, struct error *err)
+{
+	bool prefix = false;
+	int rc = field_bool(m, "prefix", &prefix, err);
+
+	if (rc || !prefix || !strcmp(role, "assistant"))
+		return rc;
+	return field_refuse(m, "prefix", err, RC_INVALID, "only an assistant's message can be gone on with");
+}
+
 /* Checks one message; *ret_m is it, or a copy whose content parts became a string. */
 static int chat_messages_one(const struct field_at *m, json_t **ret_m, struct error *err)
 {
@@ -93,6 +104,8 @@ static int chat_messages_one(const struct field_at *m, json_t **ret_m, struct er
 		return rc;
 	if (!role)
 		return field_refuse(m, "role", err, RC_INVALID, "missing");
+	if ((rc = chat_messages_prefix(m, role, err)))
+		return rc;
 	content = field_any(m, "content");
 	if (content && !json_is_string(content) && !json_is_array(content))
 		return field_wrong_type(m, "content", content, "a string or an array of parts", err);

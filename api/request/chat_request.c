@@ -4,6 +4,7 @@
 #include "api/request/chat_request.h"
 #include "api/request/chat_format.h"
 #include "api/request/chat_messages.h"
+#include "api/request/go_on.h"
 #include "api/request/plain.h"
 #include "api/request/recall_fill.h"
 #include "api/request/thinking.h"
@@ -43,7 +44,7 @@ static int chat_request_fill(const struct engine *e, const struct field_at *b, s
 	if ((rc = settings_parse(e, b, r, err)) || (rc = chat_request_own(b, r, err)) ||
 	    (rc = chat_format_parse(b, &r->spec, &r->schema_path, err)) ||
 	    (rc = thinking_parse(b, &r->spec, err)) || (rc = chat_messages_parse(b, &r->messages, err)) ||
-	    (rc = tools_parse(b, r->messages, &r->spec, err)))
+	    (rc = tools_parse(b, r->messages, &r->spec, err)) || (rc = go_on_prepare(r->messages, &r->spec, err)))
 		return rc;
 	if (r->spec.thinking)
 		recall_fill(e, r->messages);

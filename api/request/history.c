@@ -154,13 +154,9 @@ bool history_ends_with_calls(const struct history *h)
 	return h->open && h->calls;
 }
 
-json_t *history_end(struct history *h, bool go_on)
+json_t *history_end(struct history *h)
 {
-	bool text = h->open && h->content.len && !h->calls;
-
 	history_close(h);
-	if (go_on && text)
-		must_zero(json_object_set_new(json_array_get(h->messages, h->n_from - 1), "wo_eos", json_true()));
 	return h->messages;
 }
 

@@ -44,9 +44,8 @@ void history_reasoning(struct history *h, int from, const char *text, size_t len
 void history_text(struct history *h, int from, const char *text, size_t len);
 /* Takes over `arguments`: an object, or a string of JSON. */
 void history_call(struct history *h, int from, const char *id, const char *name, json_t *arguments);
-/* No more is to come. When the assistant's text was last, `go_on` leaves its message without an end, for the model to
- * go on with it. Returns the messages, which stay the history's. */
-json_t *history_end(struct history *h, bool go_on);
+/* No more is to come. Returns the messages, which stay the history's. */
+json_t *history_end(struct history *h);
 /* Are calls the last that was told? */
 bool history_ends_with_calls(const struct history *h);
 

@@ -2,6 +2,7 @@
  * responses_request.c - the body of OpenAI's /v1/responses to what the engine takes.
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/responses/responses_request.h"
+#include "api/request/go_on.h"
 #include "api/request/settings.h"
 #include "api/request/plain.h"
 #include "api/request/recall_fill.h"
@@ -139,7 +140,9 @@ static int responses_request_talk(const struct exchange *x, const struct field_a
 		rc = responses_request_input(b, r, err);
 	if (!rc && history_ends_with_calls(&r->history))
 		rc = field_refuse(b, "input", err, RC_INVALID, "the last calls have no outputs");
-	r->spec.messages = history_end(&r->history, true);
+	r->spec.messages = history_end(&r->history);
+	if (!rc && (rc = go_on_prepare(r->spec.messages, &r->spec, err)))
+		history_error(&r->history, err);
 	if (!rc && r->spec.thinking)
 		recall_fill(x->engine, r->spec.messages);
 	return rc;
