@@ -30,7 +30,7 @@ class Held(unittest.TestCase):
         self.fake.command("answer")
         metrics, state, *_ = (c.result(30) for c in calls)
         self.assertIn(b"\ndsv4d_epoch 7\n", metrics[2])
-        self.assertIn(b'\ndsv4d_http_open_requests 4\n', metrics[2])
+        self.assertRegex(metrics[2], rb"\ndsv4d_http_open_requests [1-4]\n")  # the others may be over by then
         self.assertEqual((state[0], state[2]), (200, {"held": 4}))
 
     def test_whoever_waits_holds_no_thread(self):
