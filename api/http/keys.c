@@ -264,7 +264,7 @@ static int keys_admit(struct keys *k, struct keys_entry *e, double now, struct k
 	u->tokens -= e->per_minute ? 1 : 0;
 	u->running++;
 	u->refs++;
-	*ret_pass = (struct keys_pass){ .keys = k, .use = u };
+	*ret_pass = (struct keys_pass){ .keys = k, .use = u, .concurrent = e->concurrent, .running = 1 };
 	return 0;
 }
 
@@ -291,13 +291,35 @@ int keys_enter(struct keys *k, const char *const *shown, int n, double now, stru
 	return rc;
 }
 
+int keys_answers(struct keys_pass *p, int n, struct error *err)
+{
+	int rc = 0;
+
+	if (!p->keys)
+		return 0;
+	if (p->concurrent && n > p->concurrent)
+		return error_set(err, RC_INVALID, NULL, "%d answers at once: the key %s may have %d", n, p->use->name,
+				 p->concurrent);
+	lock_take(&p->keys->lock);
+	if (p->concurrent && p->use->running - p->running + n > p->concurrent) {
+		rc = error_set(err, RC_LIMIT, NULL, "the key %s may have %d answers at once, and %d are running",
+			       p->use->name, p->concurrent, p->use->running - p->running);
+		err->retry_after = 1;
+	} else {
+		p->use->running += n - p->running;
+		p->running = n;
+	}
+	lock_drop(&p->keys->lock);
+	return rc;
+}
+
 void keys_answered(struct keys_pass *p)
 {
 	if (!p->keys || p->answered)
 		return;
 	lock_take(&p->keys->lock);
-	must(p->use->running > 0);
-	p->use->running--;
+	must(p->use->running >= p->running);
+	p->use->running -= p->running;
 	lock_drop(&p->keys->lock);
 	p->answered = true;
 }

@@ -20,6 +20,8 @@ struct keys_use;
 struct keys_pass {
 	struct keys *keys;
 	struct keys_use *use;
+	int concurrent;  /* its key's limit when it came; 0: none */
+	int running;     /* what it counts for: one, or the answers that it asks for */
 	bool answered;
 };
 
@@ -36,6 +38,9 @@ void keys_replace(struct keys *k, struct keys **next);
  * always compared. */
 int keys_enter(struct keys *k, const char *const *shown, int n, double now, struct keys_pass *ret_pass,
 	       struct error *err);
+/* The call counts for n answers, not one. RC_LIMIT when there is no room for so many now, RC_INVALID when the key may
+ * never have them; it then counts as before. Nothing for a pass that is {0}. */
+int keys_answers(struct keys_pass *p, int n, struct error *err);
 /* Its answer is made: it no longer counts as running, so that a client which has read the answer may ask again at once.
  * Again does nothing. */
 void keys_answered(struct keys_pass *p);

@@ -234,17 +234,37 @@ static int answer_submit(struct exchange *x, struct generation_spec *spec, struc
 	return rc;
 }
 
+static int answer_bound(const struct answer_order *o, struct error *err)
+{
+	for (int i = 0; i < o->n_specs; i++) {
+		struct generation_spec *s = &o->spec[i];
+		int most = ANSWER_MAX_LOGPROBS / (o->n_specs * o->each * (1 + s->sampling.top_logprobs));
+
+		if (o->stream || !s->sampling.logprobs)
+			continue;
+		if (s->max_tokens > most)
+			return error_set(err, RC_INVALID, "max_tokens",
+					 "max_tokens: at most %d with so many log-probabilities and answers; a stream has no limit",
+					 most);
+		if (s->max_tokens <= 0)
+			s->max_tokens = most;
+	}
+	return 0;
+}
+
 int answer_start(struct exchange *x, const struct answer_order *o, struct error *err)
 {
 	struct answer *a = mem_new(sizeof *a);
 	struct exchange_work work = { o->stream ? answer_stream_step : answer_whole_step, answer_end, a };
-	int rc = 0;
+	int rc;
 
 	must(o->each >= 1 && o->n_specs >= 1 && o->each <= ANSWER_MAX_CHOICES &&
 		o->n_specs <= ANSWER_MAX_CHOICES / o->each);
 	a->as = o->as;
 	a->form = o->form;
 	a->each = o->each;
+	rc = answer_bound(o, err);
+	rc = rc ? rc : keys_answers(&x->pass, o->n_specs * o->each, err);
 	for (int i = 0; i < o->n_specs && !rc; i++)
 		rc = answer_submit(x, &o->spec[i], a, err);
 	if (rc) {

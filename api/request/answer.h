@@ -12,6 +12,8 @@
 #include "engine/engine.h"
 
 #define ANSWER_MAX_CHOICES 16
+/* Log-probabilities in one whole answer, alternatives included: its JSON has a kilobyte of memory for each. */
+#define ANSWER_MAX_LOGPROBS 131072
 
 /* What a protocol makes of the generations of one request. `form` is the protocol's own state. */
 struct answer_form {
@@ -40,7 +42,8 @@ struct answer_order {
 };
 
 /* Submits the specs (a seed goes up by one each time) and has the exchange stream the answers, or reply with them.
- * Errors: as engine_submit(); nothing then runs. */
+ * What is not streamed gets a maximum of tokens by ANSWER_MAX_LOGPROBS, or is refused when it asks for more.
+ * Errors: as engine_submit() and keys_answers(); nothing then runs. */
 int answer_start(struct exchange *x, const struct answer_order *o, struct error *err);
 
 #endif

@@ -55,6 +55,19 @@ class Choices(unittest.TestCase):
         e = list(self.fake.stream(chat("chi|s", n=3, stream_options={"include_usage": True})))
         self.assertEqual((json.loads(e[-2])["choices"], json.loads(e[-2])["usage"]), ([], three))
 
+    def test_log_probabilities_of_whole_answers_are_bounded(self):
+        for n, top, most in ((1, 20, 6241), (16, 20, 390), (1, 0, 131072)):
+            asked = {"n": n, "logprobs": True, "top_logprobs": top}
+            status, _, b = self.post("s", max_tokens=most + 1, **asked)
+            self.assertEqual((status, b["error"]["param"]), (400, "max_tokens"))
+            self.assertIn(f"at most {most} ", b["error"]["message"])
+            for given in ({"max_tokens": most}, {}):
+                self.assertEqual(self.post("s", **asked, **given)[0], 200)
+                self.assertEqual(json.loads(self.fake.command("last"))["max_tokens"], most)
+            s = self.fake.stream(chat("s", max_tokens=most + 1, **asked))
+            self.assertEqual((s.status, list(s)[-1]), (200, "[DONE]"))
+        self.assertEqual(self.post("s", max_tokens=1 << 20)[0], 200)
+
     def test_a_seed_goes_up_by_one_each(self):
         for n, seed, last in ((1, 5, 5), (3, 5, 7), (2, -1, 0), (2, (1 << 63) - 1, -(1 << 63))):
             self.assertEqual(self.post("s", n=n, seed=seed)[0], 200)

@@ -160,12 +160,35 @@ class Limits(OnFake):
             s = self.fake.stream(chat("s"), headers=bearer("one"))
             self.assertEqual((s.status, list(s)[-1]), (200, "[DONE]"))
 
+    def test_several_answers_of_one_request_count_each(self):
+        e = self.refused(400, *self.post("s", "few", n=3))
+        self.assertIn("3 answers at once: the key few may have 2", e["message"])
+        self.assertEqual(self.fake.http("POST", "/v1/completions", {"prompt": ["a", "b", "c"], "max_tokens": 1}, bearer("few"))[0], 400)
+        self.assertEqual(self.fake.command("counts"), "0 0")
+        s = self.fake.stream(chat("w|s"), headers=bearer("few"))
+        self.assertEqual(s.status, 200)
+        self.assertIn("2 answers at once, and 1 are running", self.limited(self.post("s", "few", n=2))["message"])
+        self.fake.command("wait-live 1")
+        self.fake.command("release")
+        self.assertEqual(list(s)[-1], "[DONE]")
+        two = self.fake.stream(chat("w|s", n=2), headers=bearer("few"))
+        self.assertEqual(two.status, 200)
+        self.limited(self.post("s", "few"))
+        self.fake.command("wait-live 2")
+        self.fake.command("release")
+        self.fake.command("release")
+        self.assertEqual(list(two)[-1], "[DONE]")
+        for _ in range(20):
+            self.assertEqual(self.post("s", "few", n=2)[0], 200)
+        self.assertEqual(self.post("s", "free", n=16)[0], 200)
+
     def test_concurrent_requests_are_given_back_on_every_path(self):
         def whole(script="w|s"):
             return pool.submit(self.post, script, "few")
         with concurrent.futures.ThreadPoolExecutor() as pool:
             for end in ("answered", "streamed", "vanished", "refused", "malformed", "failed"):
                 with self.subTest(end=end):
+                    self.fake.command("wait-live 0")  # those of the round before may be about still
                     if end in ("answered", "streamed"):
                         jobs = [whole(), whole()]
                         self.fake.command("wait-live 2")

@@ -18,8 +18,8 @@ def anonymous(d):
         return next(int(line.split()[1]) for line in f if line.startswith("RssAnon:")) * 1024
 
 
-@unittest.skipIf(sanitizer(), "a sanitizer keeps what is freed, on purpose")
 class Memory(unittest.TestCase):
+    @unittest.skipIf(sanitizer(), "a sanitizer keeps what is freed, on purpose")
     def test_the_heap_shrinks_after_large_bodies(self):
         with Daemon() as d:
             small = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
