@@ -42,7 +42,7 @@ static int tokenize_render(struct exchange *x, json_t *body, struct prompt **ret
 	struct settings r;
 	struct numerics n;
 	struct buf why = { 0 };
-	int rc = chat_request_parse(x->engine, body, &r, err);
+	int rc = chat_request_parse(x->engine, x->label, body, &r, err);
 
 	if (rc)
 		return rc;

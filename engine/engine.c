@@ -388,9 +388,9 @@ struct record *engine_record(struct engine *e, const char *id)
 	return ring_find(e->ring, id);
 }
 
-struct recall *engine_recall(const struct engine *e)
+struct recall *engine_recall(const struct engine *e, const char *label)
 {
-	return recall_new(e->ring, e->tokenizer);
+	return recall_new(e->ring, e->tokenizer, label, engine_max_context(e));
 }
 
 int engine_keep(struct engine *e, const char *id, struct buf *text)
@@ -407,13 +407,14 @@ int engine_keep(struct engine *e, const char *id, struct buf *text)
 	return 0;
 }
 
-int engine_kept(struct engine *e, const char *id, struct buf *ret_text, struct buf *ret_messages)
+int engine_kept(struct engine *e, const char *id, const char *label, struct buf *ret_text, struct buf *ret_messages)
 {
 	struct record *r = ring_find(e->ring, id);
 
 	if (!r)
 		return RC_NOT_FOUND;
-	record_kept(r, ret_text);
+	if (record_is_of(r, label))
+		record_kept(r, ret_text);
 	if (ret_text->len)
 		record_messages(r, ret_messages);
 	record_unref(&r);

@@ -161,13 +161,15 @@ int engine_recompute(struct engine *e, const int32_t *token, int64_t n, const at
 int engine_records(struct engine *e, struct record **ret_r, int max);
 /* By request id; NULL when unknown or evicted. The caller unrefs. */
 struct record *engine_record(struct engine *e, const char *id);
-/* What is known of earlier answers' reasoning, by the ids of their calls; recall_free() after use. */
-struct recall *engine_recall(const struct engine *e);
+/* What is known of the reasoning of earlier answers that were asked for under that label (record_is_of()), by the ids of
+ * their calls; recall_free() after use. */
+struct recall *engine_recall(const struct engine *e, const char *label);
 /* Keeps a text with a request's record, for whoever submitted it and within the ring's bytes, in place of the one so
  * far; takes over what is in it. Without a text nothing is kept. RC_NOT_FOUND when the record is gone. */
 int engine_keep(struct engine *e, const char *id, struct buf *text);
-/* That text and the messages of the request, as JSON. RC_NOT_FOUND when nothing is kept, or the record is gone. */
-int engine_kept(struct engine *e, const char *id, struct buf *ret_text, struct buf *ret_messages);
+/* That text and the messages of the request, as JSON. RC_NOT_FOUND when nothing is kept, the record is gone, or it was
+ * not submitted under that label (record_is_of()). */
+int engine_kept(struct engine *e, const char *id, const char *label, struct buf *ret_text, struct buf *ret_messages);
 /* Asks the request to stop at the next step, and tells its consumer why: RC_CANCELLED (someone wanted it) or
  * RC_DRAINING (the server stops). RC_NOT_FOUND. */
 int engine_cancel(struct engine *e, const char *id, int why);

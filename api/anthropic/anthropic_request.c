@@ -132,7 +132,7 @@ static int anthropic_request_fill(const struct exchange *x, const struct field_a
 		return err->rc;
 	}
 	if (r->spec.thinking)
-		recall_fill(x->engine, r->spec.messages);
+		recall_fill(x->engine, x->label, r->spec.messages);
 	r->spec.tools = r->tools;
 	return 0;
 }

@@ -11,7 +11,7 @@
 
 /* {"name", "description", "input_schema"}; those with a type other than "custom" are tools that Anthropic's servers
  * run, or that its models know without a schema. */
-static int anthropic_tools_one(const struct field_at *t, json_t *tools, struct error *err)
+static int anthropic_tools_one(const struct field_at *t, json_t *tools, json_t *names, struct error *err)
 {
 	const char *type = "custom", *name = NULL, *description = NULL;
 	struct field_at schema;
@@ -27,13 +27,16 @@ static int anthropic_tools_one(const struct field_at *t, json_t *tools, struct e
 		return rc;
 	if (!schema.object)
 		return field_refuse(t, "input_schema", err, RC_INVALID, "missing");
-	must_zero(json_array_append_new(tools, tools_new(name, description, json_incref(schema.object), strict)));
-	return 0;
+	rc = tools_take_name(t, names, name, json_true(), err);
+	if (!rc)
+		must_zero(json_array_append_new(tools, tools_new(name, description, json_incref(schema.object),
+			strict)));
+	return rc;
 }
 
 static int anthropic_tools_list(const struct field_at *b, json_t **ret_tools, struct error *err)
 {
-	json_t *list = NULL, *tools;
+	json_t *list = NULL, *tools, *names;
 	int rc = field_array(b, "tools", &list, err);
 
 	if (!rc && json_array_size(list) > TOOLS_MAX)
@@ -41,13 +44,15 @@ static int anthropic_tools_list(const struct field_at *b, json_t **ret_tools, st
 	if (rc || json_array_size(list) == 0)
 		return rc;
 	tools = json_array();
+	names = json_object();
 	for (size_t i = 0; !rc && i < json_array_size(list); i++) {
 		struct field_at t;
 
 		rc = field_element(b, "tools", list, i, &t, err);
 		if (!rc)
-			rc = anthropic_tools_one(&t, tools, err);
+			rc = anthropic_tools_one(&t, tools, names, err);
 	}
+	json_decref(names);
 	*ret_tools = tools;
 	return rc;
 }

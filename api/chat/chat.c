@@ -87,7 +87,6 @@ static int chat_run_generation(struct engine *e, struct settings *r, chat_event_
 	struct buf why = { 0 };
 	int rc;
 
-	r->spec.label = "probe";
 	rc = engine_submit(e, &r->spec, &g, &why);
 	if (rc) {
 		error_from_engine(err, rc, &why);
@@ -108,7 +107,7 @@ int chat_run(struct engine *e, json_t *body, chat_event_f *cb, void *arg, json_t
 {
 	struct settings r;
 	struct error err = { 0 };
-	int rc = chat_request_parse(e, body, &r, &err);
+	int rc = chat_request_parse(e, "probe", body, &r, &err);
 
 	if (!rc) {
 		rc = chat_run_generation(e, &r, cb, arg, ret_response, &err);

@@ -54,7 +54,7 @@ static int chat_route_answer(struct exchange *x, json_t *body, struct error *err
 {
 	struct chat_stream *s;
 	struct settings r;
-	int rc = chat_request_parse(x->engine, body, &r, err);
+	int rc = chat_request_parse(x->engine, x->label, body, &r, err);
 
 	if (rc)
 		return rc;

@@ -47,18 +47,20 @@ static int chat_request_fill(const struct engine *e, const struct field_at *b, s
 	    (rc = tools_parse(b, r->messages, &r->spec, err)) || (rc = go_on_prepare(r->messages, &r->spec, err)))
 		return rc;
 	if (r->spec.thinking)
-		recall_fill(e, r->messages);
+		recall_fill(e, r->spec.label, r->messages);
 	r->spec.messages = r->messages;
 	return 0;
 }
 
-int chat_request_parse(const struct engine *e, json_t *body, struct settings *ret_r, struct error *err)
+int chat_request_parse(const struct engine *e, const char *label, json_t *body, struct settings *ret_r,
+	struct error *err)
 {
 	struct field_at at = { body, "" };
 	struct settings r;
 	int rc;
 
 	settings_init(e, &r);
+	r.spec.label = label;
 	r.spec.thinking = r.spec.parse = true;
 	rc = chat_request_fill(e, &at, &r, err);
 	if (rc) {

@@ -15,12 +15,13 @@ void history_fini(struct history *h)
 	json_decref(h->messages);
 	json_decref(h->calls);
 	free(h->from);
+	buf_fini(&h->instructions);
 	buf_fini(&h->reasoning);
 	buf_fini(&h->content);
 	*h = (struct history){ 0 };
 }
 
-static void history_add(struct history *h, int from, json_t *message)
+static void history_append(struct history *h, int from, json_t *message)
 {
 	must(message);
 	if (!h->messages)
@@ -29,6 +30,23 @@ static void history_add(struct history *h, int from, json_t *message)
 	if (!(h->n_from & (h->n_from - 1)))
 		h->from = mem_grow(h->from, h->n_from ? 2 * h->n_from : 1, sizeof *h->from);
 	h->from[h->n_from++] = from;
+}
+
+/* The instructions in front are over. */
+static void history_begin(struct history *h)
+{
+	if (!h->fronted)
+		return;
+	h->fronted = false;
+	history_append(h, h->front_from, json_pack("{s:s, s:o}", "role", "system", "content",
+		error_text(buf_str(&h->instructions), h->instructions.len)));
+	buf_fini(&h->instructions);
+}
+
+static void history_add(struct history *h, int from, json_t *message)
+{
+	history_begin(h);
+	history_append(h, from, message);
 }
 
 static void history_close(struct history *h)
@@ -60,32 +78,19 @@ static void history_open(struct history *h, int from)
 	h->open_from = from;
 }
 
-/* The instructions so far, when nothing else came; NULL. */
-static json_t *history_front(const struct history *h)
-{
-	json_t *m = json_array_get(h->messages, 0);
-
-	return h->n_from == 1 && !strcmp(json_string_value(json_object_get(m, "role")), "system") ? m : NULL;
-}
-
 void history_system(struct history *h, int from, const char *text, size_t len)
 {
-	json_t *front, *content;
-	struct buf both = { 0 };
-
 	history_close(h);
-	front = history_front(h);
-	if (!front) {
-		history_add(h, from, json_pack("{s:s, s:o}", "role", h->n_from ? "user" : "system", "content",
-			error_text(text, len)));
+	if (h->n_from) {
+		history_add(h, from, json_pack("{s:s, s:o}", "role", "user", "content", error_text(text, len)));
 		return;
 	}
-	content = json_object_get(front, "content");
-	buf_add(&both, json_string_value(content), json_string_length(content));
-	buf_adds(&both, "\n\n");
-	buf_add(&both, text, len);
-	must_zero(json_object_set_new(front, "content", error_text(both.data, both.len)));
-	buf_fini(&both);
+	if (h->fronted)
+		buf_adds(&h->instructions, "\n\n");
+	else
+		h->front_from = from;
+	h->fronted = true;
+	buf_add(&h->instructions, text, len);
 }
 
 void history_user(struct history *h, int from, json_t *content)
@@ -157,6 +162,7 @@ bool history_ends_with_calls(const struct history *h)
 json_t *history_end(struct history *h)
 {
 	history_close(h);
+	history_begin(h);
 	return h->messages;
 }
 

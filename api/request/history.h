@@ -20,6 +20,9 @@ struct history {
 	json_t *messages;
 	int *from;               /* [messages]: index in the client's list, or HISTORY_... */
 	size_t n_from;
+	bool fronted;            /* instructions in front are being collected: a message only when they are all there */
+	int front_from;
+	struct buf instructions;
 	bool open;               /* an assistant's message is being put together, of: */
 	int open_from;
 	struct buf reasoning, content;

@@ -55,7 +55,7 @@ static json_t *recall_fill_one(struct recall *r, json_t *m)
 	return copy;
 }
 
-void recall_fill(const struct engine *e, json_t *messages)
+void recall_fill(const struct engine *e, const char *label, json_t *messages)
 {
 	struct recall *r = NULL;
 	json_t *m;
@@ -66,7 +66,7 @@ void recall_fill(const struct engine *e, json_t *messages)
 
 		if (!recall_fill_gap(m))
 			continue;
-		r = r ? r : engine_recall(e);
+		r = r ? r : engine_recall(e, label);
 		filled = recall_fill_one(r, m);
 		if (filled)
 			must_zero(json_array_set_new(messages, i, filled));

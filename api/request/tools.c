@@ -34,6 +34,21 @@ int tools_name(const struct field_at *f, const char **ret_name, struct error *er
 	return 0;
 }
 
+int tools_take_name(const struct field_at *f, json_t *names, const char *name, json_t *value, struct error *err)
+{
+	int rc = 0;
+
+	if (json_object_get(names, name))
+		rc = field_refuse(f, "name", err, RC_INVALID, "another tool is named \"%.260s\" already", name);
+	else if (json_object_size(names) >= TOOLS_MAX)
+		rc = field_refuse(f, "name", err, RC_INVALID, "more than %d tools", TOOLS_MAX);
+	if (rc)
+		json_decref(value);
+	else
+		must_zero(json_object_set_new(names, name, value));
+	return rc;
+}
+
 json_t *tools_new(const char *name, const char *description, json_t *parameters, bool strict)
 {
 	json_t *f = json_pack("{s:s, s:s*, s:o*}", "name", name, "description", description, "parameters", parameters);
@@ -45,7 +60,7 @@ json_t *tools_new(const char *name, const char *description, json_t *parameters,
 	return tool;
 }
 
-static int tools_one(const struct field_at *tool, struct error *err)
+static int tools_one(const struct field_at *tool, json_t *names, struct error *err)
 {
 	const char *type = "function", *name = NULL, *description = NULL;
 	struct field_at f, parameters;
@@ -60,24 +75,27 @@ static int tools_one(const struct field_at *tool, struct error *err)
 	if (!f.object)
 		return field_refuse(tool, "function", err, RC_INVALID, "missing");
 	if ((rc = tools_name(&f, &name, err)) || (rc = field_string(&f, "description", &description, err)) ||
-	    (rc = field_object(&f, "parameters", &parameters, err)))
+	    (rc = field_object(&f, "parameters", &parameters, err)) || (rc = field_bool(&f, "strict", &strict, err)))
 		return rc;
-	return field_bool(&f, "strict", &strict, err);
+	return tools_take_name(&f, names, name, json_true(), err);
 }
 
 static int tools_check(const struct field_at *body, json_t *tools, struct error *err)
 {
+	json_t *names;
 	int rc = 0;
 
 	if (json_array_size(tools) > TOOLS_MAX)
 		return field_refuse(body, "tools", err, RC_INVALID, "more than %d tools", TOOLS_MAX);
+	names = json_object();
 	for (size_t i = 0; !rc && i < json_array_size(tools); i++) {
 		struct field_at tool;
 
 		rc = field_element(body, "tools", tools, i, &tool, err);
 		if (!rc)
-			rc = tools_one(&tool, err);
+			rc = tools_one(&tool, names, err);
 	}
+	json_decref(names);
 	return rc;
 }
 

@@ -53,7 +53,7 @@ static void responses_answer_finish(struct responses_answer *a, enum gen_finish 
 		must_zero(json_object_set_new(a->finished, "incomplete_details",
 			json_pack("{s:s}", "reason", "max_output_tokens")));
 	if (a->store)
-		responses_store_keep(a->x->engine, a->x->id, keys_name(&a->x->pass), a->finished);
+		responses_store_keep(a->x->engine, a->x->id, a->finished);
 }
 
 /* ---- streamed ---- */

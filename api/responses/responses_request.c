@@ -144,7 +144,7 @@ static int responses_request_talk(const struct exchange *x, const struct field_a
 	if (!rc && (rc = go_on_prepare(r->spec.messages, &r->spec, err)))
 		history_error(&r->history, err);
 	if (!rc && r->spec.thinking)
-		recall_fill(x->engine, r->spec.messages);
+		recall_fill(x->engine, x->label, r->spec.messages);
 	return rc;
 }
 

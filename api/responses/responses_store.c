@@ -10,43 +10,31 @@
 #include <stdio.h>
 #include <string.h>
 
-void responses_store_keep(struct engine *e, const char *id, const char *owner, json_t *response)
+void responses_store_keep(struct engine *e, const char *id, json_t *response)
 {
-	json_t *o = json_pack("{s:s?, s:O}", "owner", owner, "response", response);
 	struct buf text = { 0 };
 
-	body_print(&text, o);
+	body_print(&text, json_incref(response));
 	(void)engine_keep(e, id, &text);
 }
 
-/* Who may read a response: whoever shows the key that asked for it. Where no keys are set, everyone; and nobody reads
- * then what was asked for by key. */
-static bool responses_store_may_read(const struct exchange *x, const json_t *owner)
-{
-	const char *name = keys_name(&x->pass);
-
-	return json_is_string(owner) ? name && !strcmp(name, json_string_value(owner)) : !name;
-}
-
-/* Both *ret are the caller's; messages may be NULL. */
+/* Whoever asked for a response may read it: the engine knows the label. Both *ret are the caller's; messages may be NULL. */
 static int responses_store_find(const struct exchange *x, const char *id, json_t **ret_response, json_t **ret_messages,
 	const char *param, struct error *err)
 {
 	struct buf text = { 0 }, messages = { 0 };
 	json_t *kept = NULL;
-	int rc = engine_kept(x->engine, id, &text, &messages);
+	int rc = engine_kept(x->engine, id, x->label, &text, &messages);
 
 	if (!rc) {
 		kept = json_loadb(text.data, text.len, JSON_ALLOW_NUL, NULL); /* a model may say anything */
 		must(kept);
 	}
-	if (!rc && !responses_store_may_read(x, json_object_get(kept, "owner")))
-		rc = RC_NOT_FOUND;
 	if (rc) {
 		rc = error_set(err, RC_NOT_FOUND, param, "%s%sno response \"%.64s\" is kept", param, *param ? ": " :
 			"", id);
 	} else {
-		*ret_response = json_incref(json_object_get(kept, "response"));
+		*ret_response = json_incref(kept);
 		if (ret_messages)
 			*ret_messages = json_loadb(messages.data, messages.len, JSON_ALLOW_NUL, NULL);
 	}

@@ -11,9 +11,9 @@
 
 #include <jansson.h>
 
-/* Keeps a response; `owner` is the name of the key that asked for it, NULL when there are no keys. One whose record is
- * gone already is not kept. */
-void responses_store_keep(struct engine *e, const char *id, const char *owner, json_t *response);
+/* Keeps a response for whoever asked for it: one key's, or everyone's where there are no keys. One whose record is gone
+ * already is not kept. */
+void responses_store_keep(struct engine *e, const char *id, json_t *response);
 /* RC_NOT_FOUND when there is none of that id that this caller may read. The caller frees. */
 int responses_store_get(const struct exchange *x, const char *id, json_t **ret_response, struct error *err);
 /* The conversation up to and with that response, but for its instructions. RC_NOT_FOUND names previous_response_id. */

@@ -23,18 +23,25 @@ void responses_tools_name(const char *space, const char *name, struct buf *out)
 		buf_adds(out, name);
 }
 
-/* Offers it; takes over `parameters`. */
-static void responses_tools_offer(struct responses_request *r, const char *space, const char *type, const char *name,
-	const char *description, json_t *parameters, bool strict)
+/* Offers it; takes over `parameters`. A namespace's function may be named as another tool is in full: refused. */
+static int responses_tools_offer(const struct field_at *t, struct responses_request *r, const char *space,
+	const char *type, const char *name, const char *description, json_t *parameters, bool strict, struct error *err)
 {
 	struct buf full = { 0 };
-	json_t *known = json_pack("{s:s, s:s, s:s*}", "type", type, "name", name, "namespace", space);
+	json_t *known, *tool;
+	int rc;
 
-	must(known);
 	responses_tools_name(space, name, &full);
-	must_zero(json_object_set_new(r->names, buf_str(&full), known));
-	must_zero(json_array_append_new(r->tools, tools_new(buf_str(&full), description, parameters, strict)));
+	tool = tools_new(buf_str(&full), description, parameters, strict);
+	known = json_pack("{s:s, s:s, s:s*, s:O}", "type", type, "name", name, "namespace", space, "tool", tool);
+	must(known);
+	rc = tools_take_name(t, r->names, buf_str(&full), known, err);
+	if (rc)
+		json_decref(tool);
+	else
+		must_zero(json_array_append_new(r->tools, tool));
 	buf_fini(&full);
+	return rc;
 }
 
 static int responses_tools_function(const struct field_at *t, const char *space, struct responses_request *r,
@@ -48,8 +55,8 @@ static int responses_tools_function(const struct field_at *t, const char *space,
 	if ((rc = tools_name(t, &name, err)) || (rc = field_string(t, "description", &description, err)) ||
 		(rc = field_object(t, "parameters", &parameters, err)) || (rc = field_bool(t, "strict", &strict, err)))
 		return rc;
-	responses_tools_offer(r, space, "function", name, description, json_incref(parameters.object), strict);
-	return 0;
+	return responses_tools_offer(t, r, space, "function", name, description, json_incref(parameters.object), strict,
+		err);
 }
 
 /* A tool whose input is text of any kind: a function with one string, which calls are held to. A grammar for it is
@@ -68,10 +75,10 @@ static int responses_tools_custom(const struct field_at *t, struct responses_req
 	buf_adds(&told, description);
 	if (grammar)
 		buf_printf(&told, "%sThe input follows this grammar:\n%s", told.len ? "\n\n" : "", grammar);
-	responses_tools_offer(r, NULL, "custom", name, buf_str(&told), json_pack("{s:s, s:{s:{s:s}}, s:[s]}",
-		"type", "object", "properties", "input", "type", "string", "required", "input"), true);
+	rc = responses_tools_offer(t, r, NULL, "custom", name, buf_str(&told), json_pack("{s:s, s:{s:{s:s}}, s:[s]}",
+		"type", "object", "properties", "input", "type", "string", "required", "input"), true, err);
 	buf_fini(&told);
-	return 0;
+	return rc;
 }
 
 static int responses_tools_namespace(const struct field_at *t, struct responses_request *r, struct error *err)
@@ -158,55 +165,68 @@ static int responses_tools_mode(const struct field_at *at, const char *key, cons
 	return 0;
 }
 
-/* {"type", "name", "namespace"} of a tool that is offered: under which name. */
-static int responses_tools_chosen(const struct field_at *c, const struct responses_request *r, const char **ret_name,
+/* {"type", "name", "namespace"} of a tool that is offered: as it is offered. */
+static int responses_tools_chosen(const struct field_at *c, const struct responses_request *r, json_t **ret_tool,
 	struct error *err)
 {
 	const char *name = NULL, *space = NULL;
 	struct buf full = { 0 };
-	json_t *tool, *found = NULL;
-	size_t i;
+	json_t *known;
 	int rc;
 
 	if ((rc = field_need(c, "name", &name, err)) || (rc = field_string(c, "namespace", &space, err)))
 		return rc;
 	responses_tools_name(space, name, &full);
-	json_array_foreach(r->tools, i, tool) {
-		json_t *own = json_object_get(json_object_get(tool, "function"), "name");
-
-		if (!strcmp(json_string_value(own), buf_str(&full)))
-			found = own;
-	}
-	if (found)
-		*ret_name = json_string_value(found);
+	known = json_object_get(r->names, buf_str(&full));
+	if (known)
+		*ret_tool = json_object_get(known, "tool");
 	else
 		rc = field_refuse(c, "name", err, RC_INVALID, "no tool is named \"%.128s\"", buf_str(&full));
 	buf_fini(&full);
 	return rc;
 }
 
+static const char *responses_tools_own_name(const json_t *tool)
+{
+	return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+}
+
+static int responses_tools_keep(const struct field_at *c, json_t *list, const struct responses_request *r,
+	json_t *kept, struct error *err)
+{
+	json_t *names = json_object();
+	int rc = 0;
+
+	if (json_array_size(list) > TOOLS_MAX)
+		rc = field_refuse(c, "tools", err, RC_INVALID, "more than %d tools", TOOLS_MAX);
+	for (size_t i = 0; !rc && i < json_array_size(list); i++) {
+		struct field_at t;
+		json_t *tool = NULL;
+
+		if ((rc = field_element(c, "tools", list, i, &t, err)) ||
+			(rc = responses_tools_chosen(&t, r, &tool, err)))
+			break;
+		if (json_object_get(names, responses_tools_own_name(tool)))
+			continue;
+		must_zero(json_object_set_new(names, responses_tools_own_name(tool), json_true()));
+		must_zero(json_array_append(kept, tool));
+	}
+	json_decref(names);
+	return rc;
+}
+
 /* Only some of the tools may be called: only those are offered. */
 static int responses_tools_allowed(const struct field_at *c, struct responses_request *r, struct error *err)
 {
-	json_t *list = NULL, *kept = json_array(), *tool;
-	const char *mode = "auto", *name, *own;
-	size_t k;
+	json_t *list = NULL, *kept;
+	const char *mode = "auto";
 	int rc;
 
-	if (!(rc = field_array(c, "tools", &list, err)) && !(rc = field_string(c, "mode", &mode, err)))
-		rc = responses_tools_mode(c, "mode", mode, &r->spec, err);
-	for (size_t i = 0; !rc && i < json_array_size(list); i++) {
-		struct field_at t;
-
-		if ((rc = field_element(c, "tools", list, i, &t, err)) ||
-			(rc = responses_tools_chosen(&t, r, &name, err)))
-			break;
-		json_array_foreach(r->tools, k, tool) {
-			own = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-			if (!strcmp(own, name))
-				must_zero(json_array_append(kept, tool));
-		}
-	}
+	if ((rc = field_array(c, "tools", &list, err)) || (rc = field_string(c, "mode", &mode, err)) ||
+		(rc = responses_tools_mode(c, "mode", mode, &r->spec, err)))
+		return rc;
+	kept = json_array();
+	rc = responses_tools_keep(c, list, r, kept, err);
 	json_decref(r->tools);
 	r->tools = kept;
 	return rc;
@@ -216,6 +236,7 @@ static int responses_tools_choice_object(const struct field_at *b, struct respon
 {
 	const char *type = NULL;
 	struct field_at c;
+	json_t *tool = NULL;
 	int rc = field_object(b, "tool_choice", &c, err);
 
 	if (rc || (rc = field_need(&c, "type", &type, err)))
@@ -227,7 +248,10 @@ static int responses_tools_choice_object(const struct field_at *b, struct respon
 			"\"%.60s\" is none of function, custom, allowed_tools",
 			type);
 	r->spec.calls = GEN_CALLS_NAMED;
-	return responses_tools_chosen(&c, r, &r->spec.function, err);
+	rc = responses_tools_chosen(&c, r, &tool, err);
+	if (!rc)
+		r->spec.function = responses_tools_own_name(tool);
+	return rc;
 }
 
 int responses_tools_parse(const struct field_at *b, struct responses_request *r, struct error *err)

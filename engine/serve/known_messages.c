@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * known_messages.c - messages as a record keeps them: the fields that prompts are made of, and no others.
+ * known_messages.c - messages as a record keeps them: the fields that prompts are made of, the mark of a gap, and no others.
  * Threads: any. Locks: none. */
 #include "engine/serve/known_messages.h"
 #include "engine/base/must.h"
@@ -20,7 +20,7 @@ static const struct known_field known_message[] = {
 	{ "role", NULL },         { "content", known_part },    { "reasoning_content", NULL },
 	{ "reasoning", NULL },    { "tool_calls", known_call }, { "tool_call_id", NULL },
 	{ "task", NULL },         { "wo_eos", NULL },           { "tools", NULL },
-	{ "response_format", NULL }, { NULL, NULL },
+	{ "response_format", NULL }, { "reasoning_gap", NULL }, { NULL, NULL },
 };
 
 /* A new reference. Text, numbers and what is kept whole are shared with the request, not copied. */

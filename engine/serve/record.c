@@ -221,6 +221,11 @@ const char *record_id(const struct record *r)
 	return r->view.id;
 }
 
+bool record_is_of(const struct record *r, const char *label)
+{
+	return !strcmp(r->view.label, label);
+}
+
 /* ---- reading ---- */
 
 void record_view(struct record *r, struct record_view *ret_v)

@@ -49,6 +49,9 @@ void record_output(struct record *r, struct buf *out);
 void record_calls(struct record *r, struct buf *out);
 /* The text that whoever submitted the request keeps with it (engine_keep); empty when there is none. */
 void record_kept(struct record *r, struct buf *out);
+/* Was it submitted under that label, so that whoever asks under it now may be told what was said? The one place that
+ * decides this. */
+bool record_is_of(const struct record *r, const char *label);
 void record_unref(struct record **r);
 
 #endif

@@ -15,7 +15,7 @@ static void fuzz_check(const struct engine *e, json_t *body, struct error *err)
 {
 	struct settings r;
 
-	if (chat_request_parse(e, body, &r, err))
+	if (chat_request_parse(e, "fuzz", body, &r, err))
 		return;
 	must(json_array_size(r.messages) > 0 && r.spec.messages == r.messages);
 	must((r.spec.format == GEN_FORMAT_JSON_SCHEMA) == json_is_object(r.spec.schema) && !r.schema_path == !r.spec.schema);

@@ -69,7 +69,7 @@ WRONG = [
     ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
     ({"tools": {}}, "tools"), ({"tools": ["f"]}, "tools[0]"), ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
     ({"tools": [{"type": "function"}]}, "tools[0].function"), ({"tools": [{"function": {}}]}, "tools[0].function.name"),
-    ({"tools": [TOOL, {"function": {"name": "a b\">"}}]}, "tools[1].function.name"),
+    ({"tools": [TOOL, {"function": {"name": "a b\">"}}]}, "tools[1].function.name"), ({"tools": [TOOL, TOOL]}, "tools[1].function.name"),
     ({"tools": [{"function": {"name": "f", "parameters": "{}"}}]}, "tools[0].function.parameters"),
     ({"tools": [{"function": {"name": "f", "description": 1}}]}, "tools[0].function.description"),
     ({"tool_choice": 1}, "tool_choice"), ({"tool_choice": "maybe"}, "tool_choice"), ({"tool_choice": "required"}, "tool_choice"),

@@ -21,6 +21,7 @@ struct engine {
 	struct engine_status status;
 	int live, submitted, cancelled, released;
 	json_t *last;
+	json_t *labels;              /* by the request's id */
 	json_t *messages, *kept;     /* by the request's id: what was submitted, what engine_keep() was given */
 };
 
@@ -48,6 +49,7 @@ struct engine *fake_engine_open(const char *model_dir)
 	lock_cond_init(&e->changed);
 	e->messages = json_object();
 	e->kept = json_object();
+	e->labels = json_object();
 	buf_printf(&path, "%s/tokenizer.json", model_dir);
 	if (tokenizer_open(buf_str(&path), &e->tokenizer, &why)) {
 		fprintf(stderr, "%s\n", buf_str(&why));
@@ -66,6 +68,7 @@ void fake_engine_close(struct engine **e)
 	json_decref((*e)->last);
 	json_decref((*e)->messages);
 	json_decref((*e)->kept);
+	json_decref((*e)->labels);
 	lock_fini(&(*e)->lock);
 	must_zero(pthread_cond_destroy(&(*e)->changed));
 	free(*e);
@@ -313,6 +316,13 @@ static void *fake_thread(void *arg)
 
 /* ---- engine.h ---- */
 
+static const char *fake_label(const struct engine *e, const char *id)
+{
+	const char *s = json_string_value(json_object_get(e->labels, id));
+
+	return s ? s : "";
+}
+
 /* Nothing is ever evicted. */
 int engine_keep(struct engine *e, const char *id, struct buf *text)
 {
@@ -330,13 +340,15 @@ int engine_keep(struct engine *e, const char *id, struct buf *text)
 	return rc;
 }
 
-int engine_kept(struct engine *e, const char *id, struct buf *ret_text, struct buf *ret_messages)
+int engine_kept(struct engine *e, const char *id, const char *label, struct buf *ret_text, struct buf *ret_messages)
 {
 	char *messages;
 	json_t *text;
 
 	lock_take(&e->lock);
 	text = json_object_get(e->kept, id);
+	if (strcmp(label, fake_label(e, id)))
+		text = NULL;
 	if (text) {
 		messages = json_dumps(json_object_get(e->messages, id), JSON_COMPACT);
 		buf_add(ret_text, json_string_value(text), json_string_length(text));
@@ -402,6 +414,8 @@ int engine_submit(struct engine *e, const struct generation_spec *spec, struct g
 	e->last = last;
 	if (spec->id && spec->messages)
 		json_object_set_new(e->messages, spec->id, json_deep_copy(spec->messages));
+	if (spec->id && spec->label)
+		json_object_set_new(e->labels, spec->id, json_string(spec->label));
 	lock_drop(&e->lock);
 	rc = fake_refuse(e, script, why);
 	if (rc) {

@@ -156,6 +156,7 @@ WRONG = [
     ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
     ({"output_format": {"type": "text"}}, "output_format.type"),
     ({"tools": {}}, "tools"), ({"tools": ["f"]}, "tools[0]"), ({"tools": [{**TOOL, "strict": 1}]}, "tools[0].strict"), ({"tools": [{}]}, "tools[0].name"), ({"tools": [TOOL] * 513}, "tools"),
+    ({"tools": [TOOL, TOOL]}, "tools[1].name"),
     ({"tools": [{"name": "f"}]}, "tools[0].input_schema"), ({"tools": [{**TOOL, "name": "a b"}]}, "tools[0].name"),
     ({"tools": [TOOL, {"type": "web_search_20250305", "name": "web_search"}]}, "tools[1].type"),
     ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
