@@ -88,7 +88,7 @@ class Tools(OnDaemon):
         call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Milan"}'}}
         for calls, result in (([call], "c1"), ([{**call, "id": "c2"}, call], "c1"), ([call], None)):
             prompt, gaps = self.prompt_of([*self.ASK, {"role": "assistant", "content": None, "tool_calls": calls},
-                                           *([{"role": "tool", "tool_call_id": result, "content": "rain"}] if result else [])])
+                                           {"role": "tool", "tool_call_id": result, "content": "rain"} if result else self.ASK[0]])
             self.assertIn("<think></think>", prompt)
             self.assertEqual(gaps, ["open"])
 
