@@ -2,11 +2,11 @@
  * body.c - the JSON in bodies: a request's parsed within limits, a reply's printed.
  * Threads: any. Locks: none. */
 #include "api/http/body.h"
+#include "api/http/mend.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,13 +78,13 @@ static int body_number_error(const char *s, size_t len, const json_error_t *e, s
 	char name[64];
 
 	body_field_at(s, at, name, sizeof name);
-	return error_set(err, RC_JSON, name, "%s%sa number out of range (line %d, column %d): integers go "
-			 "from %lld to %lld, others to 1.8e308", name, *name ? ": " : "", e->line, e->column,
-			 (long long)INT64_MIN, (long long)INT64_MAX);
+	return error_set(err, RC_JSON, name, "%s%sa number out of range (line %d, column %d): they go to "
+			 "1.8e308", name, *name ? ": " : "", e->line, e->column);
 }
 
 int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err)
 {
+	struct buf mended = { 0 };
 	json_error_t e;
 	json_t *v;
 	int rc;
@@ -94,18 +94,18 @@ int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err)
 	rc = body_scan(s, len, err);
 	if (rc)
 		return rc;
+	if (mend_json(s, len, &mended)) {
+		s = mended.data;
+		len = mended.len;
+	}
 	v = json_loadb(s, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
-	if (!v) {
-		enum json_error_code code = json_error_code(&e);
-
-		if (code == json_error_null_character || code == json_error_null_byte_in_key)
-			return error_set(err, RC_JSON, NULL, "NUL characters are not accepted (line %d)",
-					 e.line);
-		if (code == json_error_numeric_overflow)
-			return body_number_error(s, len, &e, err);
+	rc = !v && json_error_code(&e) == json_error_numeric_overflow ? body_number_error(s, len, &e, err) : 0;
+	buf_fini(&mended);
+	if (rc)
+		return rc;
+	if (!v)
 		return error_set(err, RC_JSON, NULL, "malformed JSON: %s (line %d, column %d)", e.text,
 				 e.line, e.column);
-	}
 	if (!json_is_object(v)) {
 		json_decref(v);
 		return error_set(err, RC_JSON, NULL, "the body must be a JSON object");

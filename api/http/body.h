@@ -13,9 +13,9 @@
 #define BODY_MAX_VALUES 262144 /* a value costs some 100 bytes of memory however short its text */
 
 /* Parses one JSON object. Depth and count are checked before anything is allocated. Refused: more than
- * BODY_MAX_DEPTH levels, more than BODY_MAX_VALUES values, text that is not UTF-8, NUL characters (raw or
- * escaped), numbers out of range, and duplicate keys (which of the two counts would depend on who reads
- * them). */
+ * BODY_MAX_DEPTH levels, more than BODY_MAX_VALUES values, text that is not UTF-8, raw NUL characters,
+ * numbers out of a real's range, and duplicate keys (which of the two counts would depend on who reads them). What
+ * mend.h knows is taken: no string has a NUL. */
 int body_parse(const char *s, size_t len, json_t **ret_body, struct error *err);
 
 /* Appends an object or array, compact, on one line. Takes over `v`. */

@@ -9,31 +9,42 @@
 
 #include <string.h>
 
-/* Joins the text parts with a blank line, as the model's own encoder joins those of a tool result. An
- * assistant's refusal, which histories from other servers hold, is text that it said. */
-static int chat_messages_join(const struct field_at *m, bool assistant, json_t *parts, json_t **ret_text,
+/* An assistant's refusal, which histories from other servers hold, is text that it said. */
+static int chat_messages_part(const struct field_at *part, const char *role, struct buf *text, struct error *err)
+{
+	const char *type = "text", *s = NULL, *key;
+	int rc = field_string(part, "type", &type, err);
+
+	if (rc)
+		return rc;
+	key = !strcmp(role, "assistant") && !strcmp(type, "refusal") ? "refusal" : "text";
+	if (!strcmp(type, key) || !strcmp(type, "input_text") || !strcmp(type, "output_text")) {
+		if (!(rc = field_need(part, key, &s, err)))
+			buf_adds(text, s);
+		return rc;
+	}
+	if (strcmp(role, "tool"))
+		return field_refuse(part, "type", err, RC_UNSUPPORTED, "\"%.40s\" parts are not supported, only text",
+			type);
+	tools_unseen(type, text);
+	return 0;
+}
+
+/* Joins the text parts with a blank line, as the model's own encoder joins those of a tool result. */
+static int chat_messages_join(const struct field_at *m, const char *role, json_t *parts, json_t **ret_text,
 			      struct error *err)
 {
 	struct buf text = { 0 };
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < json_array_size(parts); i++) {
-		const char *type = "text", *s = NULL, *key;
 		struct field_at part;
 
-		if ((rc = field_element(m, "content", parts, i, &part, err)) ||
-		    (rc = field_string(&part, "type", &type, err)))
-			break;
-		key = assistant && !strcmp(type, "refusal") ? "refusal" : "text";
-		if (strcmp(type, key) && strcmp(type, "input_text") && strcmp(type, "output_text"))
-			rc = field_refuse(&part, "type", err, RC_UNSUPPORTED,
-					  "\"%s\" parts are not supported, only text", type);
-		else if (!(rc = field_string(&part, key, &s, err)) && !s)
-			rc = field_refuse(&part, key, err, RC_INVALID, "missing");
-		else if (!rc && i > 0)
+		rc = field_element(m, "content", parts, i, &part, err);
+		if (!rc && i > 0)
 			buf_adds(&text, "\n\n");
 		if (!rc)
-			buf_adds(&text, s);
+			rc = chat_messages_part(&part, role, &text, err);
 	}
 	if (!rc)
 		*ret_text = error_text(buf_str(&text), text.len);
@@ -91,15 +102,54 @@ static int chat_messages_prefix(const struct field_at *m, const char *role, stru
 	return field_refuse(m, "prefix", err, RC_INVALID, "only an assistant's message can be gone on with");
 }
 
-/* Checks one message; *ret_m is it, or a copy whose content parts became a string. */
+/* A refusal beside the content is text that was said, as one among its parts. */
+static void chat_messages_refusal(json_t *m, const char *refusal)
+{
+	const char *content = json_string_value(json_object_get(m, "content"));
+	struct buf text = { 0 };
+
+	if (!*refusal)
+		return;
+	buf_printf(&text, "%s%s%s", content ? content : "", content && *content ? "\n\n" : "", refusal);
+	must_zero(json_object_set_new(m, "content", error_text(text.data, text.len)));
+	must_zero(json_object_del(m, "refusal"));
+	buf_fini(&text);
+}
+
+/* Clients send "" for a call without arguments, which is no JSON. */
+static void chat_messages_arguments(json_t *m)
+{
+	json_t *calls = json_object_get(m, "tool_calls"), *own, *call;
+	size_t i;
+
+	json_array_foreach (calls, i, call) {
+		json_t *args = json_object_get(json_object_get(call, "function"), "arguments");
+
+		if (json_is_string(args) && json_string_length(args) == 0)
+			break;
+	}
+	if (i == json_array_size(calls))
+		return;
+	own = json_deep_copy(calls);
+	json_array_foreach (own, i, call) {
+		json_t *f = json_object_get(call, "function"), *args = json_object_get(f, "arguments");
+
+		if (json_is_string(args) && json_string_length(args) == 0)
+			must_zero(json_object_set_new(f, "arguments", json_string("{}")));
+	}
+	must_zero(json_object_set_new(m, "tool_calls", own));
+}
+
+/* Checks one message; *ret_m is a copy, whose content parts became a string. */
 static int chat_messages_one(const struct field_at *m, json_t **ret_m, struct error *err)
 {
-	const char *role = NULL, *skip = NULL;
+	const char *role = NULL, *skip = NULL, *refusal = "";
 	json_t *content, *text = NULL;
 	int rc;
 
 	if ((rc = field_string(m, "role", &role, err)) || (rc = field_string(m, "name", &skip, err)) ||
 	    (rc = field_string(m, "reasoning_content", &skip, err)) ||
+	    (rc = field_string(m, "refusal", &refusal, err)) ||
 	    (rc = field_string(m, "tool_call_id", &skip, err)) || (rc = chat_messages_calls(m, err)))
 		return rc;
 	if (!role)
@@ -109,15 +159,15 @@ static int chat_messages_one(const struct field_at *m, json_t **ret_m, struct er
 	content = field_any(m, "content");
 	if (content && !json_is_string(content) && !json_is_array(content))
 		return field_wrong_type(m, "content", content, "a string or an array of parts", err);
-	if (!json_is_array(content)) {
-		*ret_m = json_incref(m->object);
-		return 0;
-	}
-	rc = chat_messages_join(m, !strcmp(role, "assistant"), content, &text, err);
-	if (rc)
+	if (json_is_array(content) && (rc = chat_messages_join(m, role, content, &text, err)))
 		return rc;
 	*ret_m = json_copy(m->object);
-	must(*ret_m && !json_object_set_new(*ret_m, "content", text));
+	must(*ret_m);
+	if (text)
+		must_zero(json_object_set_new(*ret_m, "content", text));
+	if (!strcmp(role, "assistant"))
+		chat_messages_refusal(*ret_m, refusal);
+	chat_messages_arguments(*ret_m);
 	return 0;
 }
 

@@ -99,6 +99,13 @@ static int tools_check(const struct field_at *body, json_t *tools, struct error 
 	return rc;
 }
 
+void tools_unseen(const char *type, struct buf *out)
+{
+	bool picture = !strcmp(type, "image_url") || !strcmp(type, "input_image");
+
+	buf_printf(out, "[Unsupported %s]", picture ? "image" : type);
+}
+
 /* ---- the choice ---- */
 
 bool tools_have(const json_t *tools, const char *name)
@@ -129,18 +136,37 @@ static bool tools_offered(const json_t *tools, const json_t *messages, const cha
 	return false;
 }
 
-/* {"type": "function", "function": {"name"}} */
+/* "auto", "none" or "required"; false: none of them. */
+static bool tools_word(const char *word, struct generation_spec *spec)
+{
+	static const struct {
+		const char *word;
+		enum gen_calls calls;
+	} words[] = { { "auto", GEN_CALLS_AUTO }, { "none", GEN_CALLS_NONE }, { "required", GEN_CALLS_REQUIRED } };
+
+	for (size_t i = 0; i < mem_countof(words); i++)
+		if (!strcmp(word, words[i].word)) {
+			spec->calls = words[i].calls;
+			return true;
+		}
+	return false;
+}
+
+/* {"type": "function", "function": {"name"}}, or a word as the type. */
 static int tools_named(const struct field_at *body, struct generation_spec *spec, struct error *err)
 {
 	const char *type = NULL;
 	struct field_at o, f;
 	int rc;
 
-	if ((rc = field_object(body, "tool_choice", &o, err)) || (rc = field_string(&o, "type", &type, err)) ||
+	if ((rc = field_object(body, "tool_choice", &o, err)) || (rc = field_need(&o, "type", &type, err)) ||
 	    (rc = field_object(&o, "function", &f, err)))
 		return rc;
-	if (!type || strcmp(type, "function"))
-		return field_refuse(&o, "type", err, type ? RC_UNSUPPORTED : RC_INVALID, "expected \"function\"");
+	if (tools_word(type, spec))
+		return 0;
+	if (strcmp(type, "function"))
+		return field_refuse(&o, "type", err, RC_UNSUPPORTED,
+			"\"%.32s\" is not supported, only function, auto, none, required", type);
 	if (!f.object)
 		return field_refuse(&o, "function", err, RC_INVALID, "missing");
 	if ((rc = tools_name(&f, &spec->function, err)))
@@ -151,10 +177,6 @@ static int tools_named(const struct field_at *body, struct generation_spec *spec
 
 static int tools_choice(const struct field_at *body, struct generation_spec *spec, struct error *err)
 {
-	static const struct {
-		const char *word;
-		enum gen_calls calls;
-	} words[] = { { "auto", GEN_CALLS_AUTO }, { "none", GEN_CALLS_NONE }, { "required", GEN_CALLS_REQUIRED } };
 	json_t *v = field_any(body, "tool_choice");
 
 	if (!v)
@@ -163,12 +185,7 @@ static int tools_choice(const struct field_at *body, struct generation_spec *spe
 		return tools_named(body, spec, err);
 	if (!json_is_string(v))
 		return field_wrong_type(body, "tool_choice", v, "a string or an object", err);
-	for (size_t i = 0; i < mem_countof(words); i++)
-		if (!strcmp(json_string_value(v), words[i].word)) {
-			spec->calls = words[i].calls;
-			return 0;
-		}
-	return field_refuse(body, "tool_choice", err, RC_INVALID,
+	return tools_word(json_string_value(v), spec) ? 0 : field_refuse(body, "tool_choice", err, RC_INVALID,
 		"\"%.32s\" is none of auto, none, required, and no object that names a function", json_string_value(v));
 }
 

@@ -26,4 +26,8 @@ json_t *tools_new(const char *name, const char *description, json_t *parameters,
 /* Is there one of that name (NULL: any)? */
 bool tools_have(const json_t *tools, const char *name);
 
+/* What a result holds that the model cannot be shown, such as a picture, is mentioned as its encoder does: a client that
+ * has it in its history would have to send it for ever. `type` is any protocol's name of it. */
+void tools_unseen(const char *type, struct buf *out);
+
 #endif

@@ -14,24 +14,40 @@ typedef int responses_input_f(struct history *h, int from, const struct field_at
 
 /* ---- text ---- */
 
-/* One part of a message or an output: its text. What the model said may have NUL characters. */
-static int responses_input_part(const struct field_at *part, const json_t **ret_s, struct error *err)
+static bool responses_input_is_text(const char *type)
 {
 	static const char *const texts[] = {
 		"input_text", "output_text", "text", "summary_text", "reasoning_text", "refusal"
 	};
+
+	for (size_t i = 0; i < mem_countof(texts); i++)
+		if (!strcmp(type, texts[i]))
+			return true;
+	return false;
+}
+
+/* One part of a message or an output: its text. What was kept of the model's may have NUL characters. */
+static int responses_input_part(const struct field_at *part, const json_t **ret_s, struct error *err)
+{
 	const char *type = NULL, *key, *text;
 	int rc = field_need(part, "type", &type, err);
 
-	for (size_t i = 0; !rc && i < mem_countof(texts); i++)
-		if (!strcmp(type, texts[i])) {
-			key = strcmp(type, "refusal") ? "text" : "refusal";
-			rc = field_need(part, key, &text, err);
-			*ret_s = field_any(part, key);
-			return rc;
-		}
+	if (!rc && responses_input_is_text(type)) {
+		key = strcmp(type, "refusal") ? "text" : "refusal";
+		rc = field_need(part, key, &text, err);
+		*ret_s = field_any(part, key);
+		return rc;
+	}
 	return rc ? rc : field_refuse(part, "type", err, RC_UNSUPPORTED, "\"%.40s\" parts are not supported, only text",
 		type);
+}
+
+/* What a tool gave may hold what the model cannot be shown; the type of it, or NULL. */
+static const char *responses_input_unseen(const struct field_at *part)
+{
+	const char *type = json_string_value(field_any(part, "type"));
+
+	return type && !responses_input_is_text(type) ? type : NULL;
 }
 
 /* A string, or an array of parts; `between` stands between those. */
@@ -48,8 +64,15 @@ static int responses_input_text(const struct field_at *item, const char *key, co
 	for (size_t i = 0; !rc && i < json_array_size(v); i++) {
 		struct field_at part;
 		const json_t *s = NULL;
+		const char *unseen;
 
 		rc = field_element(item, key, v, i, &part, err);
+		unseen = !rc && !strcmp(key, "output") ? responses_input_unseen(&part) : NULL;
+		if (unseen) {
+			buf_adds(out, out->len ? between : "");
+			tools_unseen(unseen, out);
+			continue;
+		}
 		if (!rc)
 			rc = responses_input_part(&part, &s, err);
 		if (!rc) {

@@ -29,22 +29,40 @@ class OnFake(unittest.TestCase):
 
 class Bodies(OnFake):
     def test_malformed_bodies(self):
-        for raw in (b"", b"{", b"[]", b"3", b"null", b'{"messages":', b"{} x", b'{"a":1,"a":2}', b'{"a":"\\u0000"}', b'{"a\\u0000":1}',
-                    b'{"a":"\x00"}', b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud800"}', b'{"a":1e999}',
-                    b'{"a":99999999999999999999}', b'{"messages":NaN}', b"\xef\xbb\xbf{}", b'{"a":"\n"}'):
+        for raw in (b"", b"{", b"[]", b"3", b"null", b'{"messages":', b"{} x", b'{"a":1,"a":2}', b'{"a\\u0000":1,"a\\u0000":2}',
+                    b'{"a":"\x00"}', b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud80"}', b'{"a":"\\', b'{"a":1e999}',
+                    b'{"a":' + b"9" * 400 + b"}", b'{"messages":NaN}', b"\xef\xbb\xbf{}", b'{"a":"\n"}'):
             with self.subTest(raw=raw):
                 e = self.refused(400, *self.fake.http("POST", PATH, raw))
                 self.assertEqual(e["code"], "invalid_json")
 
-    def test_integers_beyond_64_bits(self):
-        for raw, param in ((b'{"seed":9223372036854775808,"messages":[]}', "seed"),
-                           (b'{"messages":[{"a":1,"seed":2}],"top_k" : -9223372036854775809}', "top_k"),
-                           (b'{"max_tokens":1, "x":"\\"}[9,", "logit_bias":{"5":99999999999999999999}}', "logit_bias"),
-                           (b'{"tools":[{"x":[1,99999999999999999999]}]}', "tools")):
+    def test_numbers_beyond_reals(self):
+        for raw, param in ((b'{"seed":1e999,"messages":[]}', "seed"),
+                           (b'{"messages":[{"a":1,"seed":2}],"top_k" : -1e999}', "top_k"),
+                           (b'{"max_tokens":1, "x":"\\"}[9,\\u0000", "logit_bias":{"5":1e400}}', "logit_bias"),
+                           (b'{"tools":[{"x":[1,' + b"9" * 400 + b"]}]}", "tools")):
             with self.subTest(raw=raw):
                 e = self.refused(400, *self.fake.http("POST", PATH, raw))
                 self.assertEqual((e["code"], e["param"]), ("invalid_json", param))
-                self.assertIn("9223372036854775807", e["message"])
+                self.assertIn("1.8e308", e["message"])
+
+    def test_integers_beyond_64_bits_are_no_integers(self):
+        for n in (b"9223372036854775808", b"-9223372036854775809"):
+            e = self.refused(400, *self.fake.http("POST", PATH, b'{"seed":%s,"messages":[{"role":"user","content":"s"}]}' % n))
+            self.assertEqual(e["param"], "seed")
+            self.assertIn("expected an integer", e["message"])
+        for n in (b"9223372036854775807", b"-9223372036854775808"):
+            self.assertEqual(self.fake.http("POST", PATH, b'{"seed":%s,"messages":[{"role":"user","content":"s"}]}' % n)[0], 200)
+
+    def test_names_roles_and_ids_with_a_nul_are_not_those_before_it(self):
+        for body, param in (({"messages": [{"role": "user\0", "content": "s"}]}, "messages[0].role"),
+                            (chat("s", model="fake\0"), "model"), (chat("s", tool_choice="auto\0"), "tool_choice"),
+                            (chat("s", tools=[{"type": "function", "function": {"name": "f\0"}}]), "tools[0].function.name"),
+                            (chat("s", response_format={"type": "text\0"}), "response_format.type")):
+            with self.subTest(body=body):
+                status, headers, answer = self.fake.http("POST", "/apply-template", body)
+                self.assertEqual(answer["error"]["param"], param)
+                self.assertIn(status, (400, 404))
 
     def test_depth_and_count(self):
         deep = b'{"x":' + b"[" * 63 + b"]" * 63 + b',"messages":[{"role":"user","content":"s"}]}'

@@ -126,7 +126,6 @@ WRONG = [
     ({"input": [{**CALL, "name": 'f" x="'}, OUTPUT]}, "input[0].name"), ({"input": [{**CALL, "arguments": {}}, OUTPUT]}, "input[0].arguments"),
     ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "f"}, OUTPUT]}, "input[0].input"),
     ({"input": [CALL, {**OUTPUT, "call_id": None}]}, "input[1].call_id"), ({"input": [CALL, {**OUTPUT, "output": None}]}, "input[1].output"),
-    ({"input": [CALL, {**OUTPUT, "output": [{"type": "input_image"}]}]}, "input[1].output[0].type"),
     ({"input": [{**THOUGHT, "summary": [{}]}, USER]}, "input[0].summary[0].type"),
     ({"instructions": 3}, "instructions"), ({"previous_response_id": 3}, "previous_response_id"),
     ({"previous_response_id": "resp_none"}, "previous_response_id"),
