@@ -29,6 +29,15 @@ static int exchange_fd(struct MHD_Connection *conn)
 	return i->connect_fd;
 }
 
+/* Clients that take us for a proxy name the server too. */
+static const char *exchange_path(const char *url)
+{
+	size_t scheme = !strncasecmp(url, "http://", 7) ? 7 : !strncasecmp(url, "https://", 8) ? 8 : 0;
+	const char *path = scheme ? strchr(url + scheme, '/') : url;
+
+	return path ? path : "/";
+}
+
 struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Connection *conn,
 			      const char *method, const char *url)
 {
@@ -40,7 +49,7 @@ struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Conne
 	x->engine = e;
 	x->connection = conn;
 	x->method = method;
-	x->path = mem_strdup(url);
+	x->path = mem_strdup(exchange_path(url));
 	x->started = clock_s();
 	atomic_store(&x->quiet_since, x->started);
 	x->fd = exchange_fd(conn);

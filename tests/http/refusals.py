@@ -76,6 +76,13 @@ class Bodies(OnFake):
 
 
 class Http(OnFake):
+    def test_a_path_with_the_server_before_it_is_that_path(self):
+        for url in ("http://localhost:1/health", "HTTP://localhost/health?x=/version", "https://localhost/health"):
+            with self.subTest(url=url):
+                self.assertEqual(self.fake.http("GET", url, headers={"Host": "localhost"})[0], 200)
+        self.assertEqual(self.fake.http("GET", "http://localhost/healt", headers={"Host": "localhost"})[0], 404)
+        self.assertEqual(self.fake.http("POST", "http://localhost" + PATH, chat("s"), {"Host": "localhost", "Content-Type": "application/json"})[0], 200)
+
     def test_body_limit(self):
         body = chat("s", x="x" * (1 << 20))
         e = self.refused(413, *self.fake.http("POST", PATH, body))
