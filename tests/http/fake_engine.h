@@ -16,7 +16,8 @@
  *   yN the same, in choice N only   d content: the choice's number
  * and, as the first step, refusals by engine_submit: Q busy, D draining, P context, IPATH invalid; KN busy when N
  * generations are live already.
- * Earlier answers that it recalls: the one that made call_known thought "as I thought", that of call_plain nothing.
+ * Earlier answers that it recalls: the one that made call_known thought "as I thought", that of call_plain nothing;
+ * and the one that made "call of LABEL", which who asks under another label does not get.
  * A script that ends without a finish stops. Text "\\0" gives a NUL byte. */
 struct engine *fake_engine_open(const char *model_dir);
 void fake_engine_close(struct engine **e);

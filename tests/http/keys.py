@@ -345,5 +345,38 @@ class OnDaemon(unittest.TestCase):
                 self.assertIn(f"{file.path}:1: ", r.stderr)
 
 
+def lost(path, cid):
+    """A history whose reasoning got lost, in each protocol's form."""
+    if path == "/v1/responses":
+        return {"input": [{"role": "user", "content": "x"}, {"type": "function_call", "call_id": cid, "name": "f", "arguments": "{}"},
+                          {"type": "function_call_output", "call_id": cid, "output": "x"}, {"role": "user", "content": "s"}]}
+    if path == "/v1/messages":
+        return {"model": "claude-x", "max_tokens": 9, "thinking": {"type": "adaptive"}, "messages": [
+            {"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "tool_use", "id": cid, "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": cid}]}, {"role": "user", "content": "s"}]}
+    return {"messages": [{"role": "user", "content": "x"},
+                         {"role": "assistant", "tool_calls": [{"id": cid, "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                         {"role": "tool", "tool_call_id": cid, "content": "x"}, {"role": "user", "content": "s"}],
+            "tools": [{"type": "function", "function": {"name": "f"}}]}
+
+
+class Reasoning(unittest.TestCase):
+    """What one key's answer thought was told to whoever named its call."""
+
+    def told(self, fake, path, cid, headers):
+        status, _, reply = fake.http("POST", path, lost(path, cid), headers)
+        self.assertEqual(status, 200, reply)
+        return "as I thought" in (json.dumps(reply) if path == "/apply-template" else fake.command("last"))
+
+    def test_reasoning_is_told_to_no_other_key(self):
+        paths = (CHAT, "/apply-template", "/v1/messages", "/v1/responses")
+        with KeyFile(line("alice", "a-key"), line("bob", "b-key")) as f, Fake(keys=f.path) as fake, Fake() as open_to_all:
+            for path in paths:
+                for server, headers, label in ((fake, bearer("a-key"), "http:alice"), (fake, bearer("b-key"), "http:bob"), (open_to_all, {}, "http")):
+                    for owner in ("http:alice", "http:bob", "http"):
+                        with self.subTest(path=path, label=label, owner=owner):
+                            self.assertEqual(self.told(server, path, f"call of {owner}", headers), owner == label)
+
+
 if __name__ == "__main__":
     unittest.main()
