@@ -173,8 +173,8 @@ static int prompt_arguments(struct prompt_writer *w, int message, size_t call, c
 	rc = pyjson_load(text, len, &args, NULL);
 	if (rc == RC_TOO_LARGE)
 		return buf_why(w->why, rc,
-			"messages[%d].tool_calls[%zu].function.arguments: nested deeper than %d", message, call,
-			PYJSON_MAX_DEPTH);
+			"messages[%d].tool_calls[%zu].function.arguments: nested deeper than %d, or more than %d values",
+			message, call, PYJSON_MAX_DEPTH, PYJSON_MAX_VALUES);
 	if (rc) {
 		args = json_object();
 		json_object_set_new(args, "arguments", json_stringn(text, len));

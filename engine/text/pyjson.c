@@ -266,11 +266,11 @@ static void pyjson_tag_numbers(const char *text, size_t len, struct buf *out)
 	}
 }
 
-/* The parser's own limit is too deep for callers that recurse. */
-static int pyjson_depth(const char *text, size_t len)
+/* The parser's own limit is too deep for callers that recurse, and it has none on how many values there are. */
+static int pyjson_limits(const char *text, size_t len, struct buf *why)
 {
 	int depth = 0, deepest = 0;
-	size_t i;
+	size_t i, values = 1;
 
 	for (i = 0; i < len; i++) {
 		if (text[i] == '"')
@@ -279,8 +279,13 @@ static int pyjson_depth(const char *text, size_t len)
 			deepest = ++depth > deepest ? depth : deepest;
 		else if (text[i] == '}' || text[i] == ']')
 			depth--;
+		values += text[i] == ',' || text[i] == '{' || text[i] == '[';
 	}
-	return deepest;
+	if (deepest > PYJSON_MAX_DEPTH)
+		return buf_why(why, RC_TOO_LARGE, "JSON nested deeper than %d", PYJSON_MAX_DEPTH);
+	if (values > PYJSON_MAX_VALUES)
+		return buf_why(why, RC_TOO_LARGE, "more than %d JSON values", PYJSON_MAX_VALUES);
+	return 0;
 }
 
 int pyjson_load(const char *text, size_t len, json_t **ret_v, struct buf *why)
@@ -288,9 +293,10 @@ int pyjson_load(const char *text, size_t len, json_t **ret_v, struct buf *why)
 	struct buf tagged = { 0 };
 	json_error_t err;
 	json_t *v;
+	int rc = pyjson_limits(text, len, why);
 
-	if (pyjson_depth(text, len) > PYJSON_MAX_DEPTH)
-		return buf_why(why, RC_TOO_LARGE, "JSON nested deeper than %d", PYJSON_MAX_DEPTH);
+	if (rc)
+		return rc;
 	pyjson_tag_numbers(text, len, &tagged);
 	v = json_loadb(buf_str(&tagged), tagged.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
 	buf_fini(&tagged);

@@ -11,9 +11,12 @@
 
 /* Nesting that loading and dumping accept. */
 #define PYJSON_MAX_DEPTH 64
+/* Values that loading accepts: one of three bytes may cost hundreds in memory. */
+#define PYJSON_MAX_VALUES 262144
 
 /* As json.loads: besides JSON it knows NaN, Infinity and integers of any size, which become tagged strings
- * that pyjson_dump writes back as they were. RC_JSON, RC_TOO_LARGE (nested too deep). */
+ * that pyjson_dump writes back as they were. RC_JSON, RC_TOO_LARGE (nested too deep, or too many
+ * values). */
 int pyjson_load(const char *text, size_t len, json_t **ret_v, struct buf *why);
 /* Appends the value, its members in their order. RC_TOO_LARGE when nested too deep. */
 int pyjson_dump(const json_t *v, struct buf *out);

@@ -522,6 +522,35 @@ static void test_python_json(void **state)
 	buf_fini(&b);
 }
 
+/* 8 MiB of "{},{},..." in a call's arguments were 600 MiB in memory. */
+static void test_values_of_arguments_are_counted(void **state)
+{
+	static const char *const kinds[] = { "0", "{}", "[]", "\",{[\"" };
+	struct buf b = { 0 };
+	json_t *v = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(kinds); i++) {
+		/* The array itself is one, and an object and its comma are two. */
+		int most = (kinds[i][0] == '{' || kinds[i][0] == '[' ? PYJSON_MAX_VALUES / 2 : PYJSON_MAX_VALUES) - 1;
+
+		for (int n = most; n <= most + 1; n++) {
+			buf_clear(&b);
+			for (int k = 0; k < n; k++) {
+				buf_addc(&b, k ? ',' : '[');
+				buf_adds(&b, kinds[i]);
+			}
+			buf_addc(&b, ']');
+			assert_int_equal(pyjson_load(b.data, b.len, &v, NULL), n > most ? RC_TOO_LARGE : 0);
+			if (n == most)
+				assert_int_equal(json_array_size(v), most);
+			if (n == most)
+				json_decref(v);
+		}
+	}
+	buf_fini(&b);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -539,6 +568,7 @@ int main(void)
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_python_floats),
 		cmocka_unit_test(test_python_json),
+		cmocka_unit_test(test_values_of_arguments_are_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
