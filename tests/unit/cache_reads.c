@@ -41,6 +41,20 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* A thread that was left behind has the directory until it is gone. */
+static void start_when_free(void)
+{
+	struct buf why = { 0 };
+
+	while (cache_disk_open(&disk.options, &disk.d, &why) < 0) {
+		buf_clear(&why);
+		sched_yield();
+	}
+	buf_fini(&why);
+	kit = (struct cachekit){ .disk = disk.d };
+	cachekit_init(&kit, 20);
+}
+
 /* Memory is empty then. */
 static void restart(void)
 {
@@ -202,8 +216,8 @@ static void a_read_that_is_refused_is_not_called_broken(void **state)
 
 /* ---- the end ---- */
 
-/* A bad block's file is to go, and the disk hangs: nobody waits for that, and its thread, which comes back when all is
- * over, touches nothing that has gone. */
+/* A bad block's file is to go, and the disk hangs: its thread, which comes back when all is over, touches nothing that
+ * has gone. */
 static void a_disk_that_hangs_in_a_removal_harms_no_reader(void **state)
 {
 	struct kit_run r;
@@ -213,8 +227,8 @@ static void a_disk_that_hangs_in_a_removal_harms_no_reader(void **state)
 	spoilt(&six, 1 << 1 | 1 << 5);
 	hangkit_hang(HANGKIT_REMOVE);
 	lookup_only(&r, &six);
-	wait_for(&r);
-	assert_int_equal(r.find.reused, 2 * SEQUENCE_BLOCK);
+	hangkit_hangs();
+	cache_give_up(kit.cache, r.path, &r.find); /* as who waits does after a while */
 	kit_resume(&kit, &r);
 	kit_release(&kit, &r);
 	cache_disk_stop(disk.d, 0);
@@ -222,7 +236,7 @@ static void a_disk_that_hangs_in_a_removal_harms_no_reader(void **state)
 	hangkit_let_go();
 	cache_disk_close(&disk.d, 0);
 	disk.options.patience = 0;
-	start();
+	start_when_free();
 }
 
 int main(void)
