@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CACHE_DISTRUST_LOOK 64 /* blocks */
+
 /* ---- life ---- */
 
 int cache_new(const struct cache_options *o, struct cache **ret_c)
@@ -26,6 +28,7 @@ int cache_new(const struct cache_options *o, struct cache **ret_c)
 	list_init(&c->fetches);
 	list_init(&c->idle);
 	list_init(&c->states);
+	list_init(&c->doubted);
 	lock_cond_init(&c->no_fetch);
 	cache_node_buckets(c);
 	*ret_c = c;
@@ -66,15 +69,42 @@ void cache_set_budget(struct cache *c, size_t bytes)
 	cache_bury(&dead);
 }
 
-/* ---- resuming ---- */
+/* ---- doubt ---- */
 
-/* Nobody finds the node any more, if it is to be doubted. */
-static void cache_doubt(struct cache *c, struct cache_node *n, bool doubt)
+bool cache_doubted(const struct cache_path *p)
 {
-	c->n_doubt += doubt && !n->doubt;
-	c->stats.distrusted += doubt && !n->doubt;
-	n->doubt = n->doubt || doubt;
+	return (p->at && p->at->doubt) || (p->end && p->end->doubt);
 }
+
+/* Its place is free at once: what holds it may run for long, and others compute it again meanwhile. */
+void cache_doubt(struct cache *c, struct cache_node *top, struct cache_dead *dead)
+{
+	struct cache_node *next, *parent;
+
+	must(top->holds > 0);
+	if (top->doubt)
+		return;
+	c->stats.distrusted++;
+	cache_node_cut(c, top, dead);
+	for (struct cache_node *n = top; n; n = next) {
+		next = n->holds ? cache_node_next(top, n) : NULL;
+		if (n->holds)
+			continue;
+		parent = n->parent;
+		cache_kill_below(c, n, dead);
+		next = cache_node_behind(top, parent, n->token);
+	}
+}
+
+void cache_forget_end(struct cache *c, struct cache_path *p)
+{
+	if (!p->end || !p->end->doubt)
+		return;
+	cache_unhold(c, p->end, cache_now(c));
+	p->end = NULL;
+}
+
+/* ---- resuming ---- */
 
 /* What is held does not change, so that the blocks are collected without the lock. */
 static int cache_resume_from(struct cache *c, const struct cache_node *node, struct sequence *s)
@@ -99,6 +129,7 @@ static void cache_resume_none(struct cache *c, struct cache_path *p, enum cache_
 	cache_hold(c, root, now);
 	cache_unhold(c, p->at, now);
 	p->at = root;
+	cache_forget_end(c, p);
 	cache_recount(c, &p->find, true);
 	p->find.reused = 0;
 	p->find.miss = miss;
@@ -124,11 +155,14 @@ int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s, stru
 			p->from = p->keep = from; /* pinned as before */
 		} else {
 			cache_state_unpin(c, from, now);
-			cache_doubt(c, from, rc != -ENOMEM);
+			if (rc != -ENOMEM)
+				cache_doubt(c, from, &dead);
 			cache_resume_none(c, p, rc == -ENOMEM ? CACHE_NO_MEMORY : CACHE_BROKEN, now);
 		}
+		cache_sweep(c, &dead);
 		cache_shrink(c, &dead);
 		lock_drop(&c->lock);
+		cache_disk_forget(c, &dead, false);
 		cache_bury(&dead);
 	}
 	*ret_f = p->find;
@@ -137,16 +171,20 @@ int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s, stru
 
 void cache_distrust(struct cache *c, struct cache_path *p)
 {
-	struct cache_node *doubted = p->from;
+	struct cache_node *doubted = p->from, *n = p->from;
+	struct cache_dead dead = { 0 };
 
-	/* What it was resumed from; or, where one can tell, the first block that is at fault. */
-	for (struct cache_node *n = p->from; n && n->depth > 0; n = n->parent)
+	/* What it was resumed from; or, where one can tell, the first block that is at fault. Of a long path only the end
+	 * is looked at, for other requests wait meanwhile: what is before it is found from an earlier state. */
+	for (int i = 0; i < CACHE_DISTRUST_LOOK && n && n->depth > 0; i++, n = n->parent)
 		if (!cache_finite_block(c->o.layout, n->block))
 			doubted = n;
 	lock_take(&c->lock);
 	if (doubted)
-		cache_doubt(c, doubted, true);
+		cache_doubt(c, doubted, &dead);
 	lock_drop(&c->lock);
+	cache_disk_forget(c, &dead, false);
+	cache_bury(&dead);
 }
 
 int64_t cache_path_blocks(const struct cache_path *p)
@@ -156,21 +194,8 @@ int64_t cache_path_blocks(const struct cache_path *p)
 
 /* ---- letting go ---- */
 
-struct cache_node *cache_doubted(const struct cache *c, const struct cache_path *p)
+void cache_let_go(struct cache *c, struct cache_path *p, long long now, struct cache_dead *dead)
 {
-	struct cache_node *top = NULL, *from[] = { p->at, p->end };
-
-	for (int i = 0; i < 2 && c->n_doubt; i++)
-		for (struct cache_node *n = from[i]; n; n = n->parent)
-			if (n->doubt && (!top || n->depth < top->depth))
-				top = n;
-	return top;
-}
-
-void cache_let_go(struct cache *c, struct cache_path *p, long long now, struct cache_dead *doubted)
-{
-	struct cache_node *top = cache_doubted(c, p);
-
 	if (p->resume)
 		cache_state_unpin(c, p->resume, now);
 	if (p->keep)
@@ -181,8 +206,7 @@ void cache_let_go(struct cache *c, struct cache_path *p, long long now, struct c
 		cache_unhold(c, p->end, now);
 	must(cache_promise(c, p, 0));
 	p->at = p->end = p->resume = p->keep = p->from = NULL;
-	if (top && top->holds == 0)
-		cache_kill_below(c, top, doubted);
+	cache_sweep(c, dead);
 }
 
 /* The state at the end of what this path used counts as used with it. */
@@ -197,7 +221,7 @@ static void cache_touch_last_state(struct cache *c, const struct cache_path *p, 
 void cache_release(struct cache *c, struct cache_path **pp)
 {
 	struct cache_path *p = *pp;
-	struct cache_dead dead = { 0 }, doubted = { 0 };
+	struct cache_dead dead = { 0 };
 
 	*pp = NULL;
 	if (!p)
@@ -206,11 +230,9 @@ void cache_release(struct cache *c, struct cache_path **pp)
 	lock_take(&c->lock);
 	if (p->at)
 		cache_touch_last_state(c, p, cache_now(c));
-	cache_let_go(c, p, cache_now(c), &doubted);
+	cache_let_go(c, p, cache_now(c), &dead);
 	cache_shrink(c, &dead);
 	lock_drop(&c->lock);
-	cache_disk_forget(c, &doubted, false);
-	cache_bury(&doubted);
 	cache_bury(&dead);
 	free(p);
 }

@@ -54,7 +54,7 @@ void cache_unhold(struct cache *c, struct cache_node *n, long long now)
 			cache_root_drop(c, n->root);
 			return;
 		}
-		list_put(&c->idle, &n->idle);
+		list_put(n->doubt ? &c->doubted : &c->idle, &n->idle);
 		c->held_bytes -= c->node_bytes;
 		c->stats.pinned--;
 	}
@@ -166,6 +166,10 @@ static bool cache_evict_one(struct cache *c, struct cache_dead *dead)
 {
 	struct cache_node *st = NULL, *leaf = NULL;
 
+	if (!list_empty(&c->doubted)) {
+		cache_kill(c, list_entry(c->doubted.next, struct cache_node, idle), dead);
+		return true;
+	}
 	if (!list_empty(&c->states))
 		st = list_entry(c->states.next, struct cache_node, state_idle);
 	if (!list_empty(&c->idle))
@@ -198,8 +202,15 @@ void cache_shrink(struct cache *c, struct cache_dead *dead)
 		;
 }
 
+void cache_sweep(struct cache *c, struct cache_dead *dead)
+{
+	while (!list_empty(&c->doubted))
+		cache_kill(c, list_entry(c->doubted.next, struct cache_node, idle), dead);
+}
+
 void cache_kill_idle(struct cache *c, struct cache_dead *dead)
 {
+	cache_sweep(c, dead);
 	while (!list_empty(&c->states))
 		cache_kill_state(c, list_entry(c->states.next, struct cache_node, state_idle), dead);
 	while (!list_empty(&c->idle))
@@ -217,5 +228,6 @@ void cache_bury(struct cache_dead *dead)
 	for (int i = 0; i < dead->n_state; i++)
 		sequence_state_unref(&dead->state[i]);
 	free(dead->state);
+	free(dead->doubted);
 	*dead = (struct cache_dead){ 0 };
 }

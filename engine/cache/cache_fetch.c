@@ -211,7 +211,7 @@ static struct cache_node *cache_fetch_block(struct cache *c, struct cache_path *
 	struct cache_node *n = cache_node_child(p->end, item->token), *above = p->end;
 	long long now = cache_now(c);
 
-	if (n && n->doubt)
+	if (above->doubt)
 		return NULL;
 	if (n && n->holds == 0)
 		must(cache_fetch_room_ahead(c, p, 0));
@@ -511,7 +511,7 @@ void cache_disk_refill(struct cache *c, const struct cache_node *end)
 	const struct cache_node **path;
 	bool state;
 
-	if (!c->o.disk || !(path = mem_try((size_t)end->depth, sizeof(*path))))
+	if (!c->o.disk || end->doubt || !(path = mem_try((size_t)end->depth, sizeof(*path))))
 		return;
 	for (const struct cache_node *n = end; n->depth > 0; n = n->parent)
 		path[n->depth - 1] = n;
@@ -523,9 +523,8 @@ void cache_disk_refill(struct cache *c, const struct cache_node *end)
 
 void cache_disk_forget(struct cache *c, const struct cache_dead *dead, bool wait)
 {
-	for (const struct cache_node *n = dead->node; n && c->o.disk; n = n->next)
-		if (wait)
-			cache_disk_drop(c->o.disk, &n->key);
-		else
-			cache_disk_disown(c->o.disk, &n->key);
+	for (const struct cache_node *n = dead->node; n && wait && c->o.disk; n = n->next)
+		cache_disk_drop(c->o.disk, &n->key);
+	for (int i = 0; i < dead->n_doubted && c->o.disk; i++)
+		cache_disk_disown(c->o.disk, &dead->doubted[i]);
 }

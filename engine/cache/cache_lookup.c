@@ -215,28 +215,28 @@ void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *tok
 
 /* What it found is not to be used any more: looks for what is. */
 static void cache_find_anew(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n,
-	struct cache_dead *doubted)
+	struct cache_dead *dead)
 {
 	struct cache_node *root = &p->at->root->node;
 	long long now = cache_now(c);
 
 	cache_hold(c, root, now);
 	cache_hold(c, root, now);
-	cache_let_go(c, p, now, doubted);
+	cache_let_go(c, p, now, dead);
 	p->at = p->end = root;
 	cache_search(c, p, token, n);
 }
 
 void cache_look_again(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n, struct cache_find *ret_f)
 {
-	struct cache_dead doubted = { 0 };
+	struct cache_dead dead = { 0 };
 
 	lock_take(&c->lock);
 	must(!p->from && !p->keep && !p->fetch);
 	if (p->at) {
 		cache_recount(c, &p->find, true);
-		if (cache_doubted(c, p))
-			cache_find_anew(c, p, token, n, &doubted);
+		if (cache_doubted(p))
+			cache_find_anew(c, p, token, n, &dead);
 		else
 			cache_search(c, p, token, n);
 		cache_conclude(c, p, token, n);
@@ -244,6 +244,5 @@ void cache_look_again(struct cache *c, struct cache_path *p, const int32_t *toke
 	}
 	*ret_f = p->find;
 	lock_drop(&c->lock);
-	cache_disk_forget(c, &doubted, false);
-	cache_bury(&doubted);
+	cache_bury(&dead);
 }

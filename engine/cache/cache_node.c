@@ -173,6 +173,7 @@ void cache_node_buckets(struct cache *c)
 
 void cache_node_insert(struct cache *c, struct cache_node *parent, struct cache_node *n)
 {
+	must(!parent->doubt);
 	must(parent->holds > 0); /* else the list of the idle would have it before its child */
 	n->parent = parent;
 	n->root = parent->root;
@@ -186,19 +187,41 @@ void cache_node_insert(struct cache *c, struct cache_node *parent, struct cache_
 	c->stats.bytes += c->node_bytes;
 }
 
-void cache_node_remove(struct cache *c, struct cache_node *n)
+static void cache_node_unput(struct cache *c, struct cache_node *n)
 {
 	struct cache_node **at = cache_node_bucket(c, &n->key);
 
-	must(n->depth > 0 && n->holds == 0 && n->n_child == 0 && !n->state);
 	while (*at != n)
 		at = &(*at)->next;
 	*at = n->next;
+}
+
+void cache_node_cut(struct cache *c, struct cache_node *top, struct cache_dead *dead)
+{
+	must(!top->doubt);
+	cache_node_unlink(top->parent, top);
+	top->cut = true;
+	for (struct cache_node *n = top; n; n = cache_node_next(top, n)) {
+		n->doubt = true;
+		c->n_doubt++;
+		cache_node_unput(c, n);
+		dead->doubted = mem_grow(dead->doubted, (size_t)dead->n_doubted + 1, sizeof *dead->doubted);
+		dead->doubted[dead->n_doubted++] = n->key;
+	}
+}
+
+void cache_node_remove(struct cache *c, struct cache_node *n)
+{
+	must(n->depth > 0 && n->holds == 0 && n->n_child == 0 && !n->state);
+	if (!n->doubt)
+		cache_node_unput(c, n);
 	c->n_doubt -= n->doubt;
 	list_del(&n->idle);
-	cache_node_unlink(n->parent, n);
-	if (n->parent->depth == 0)
-		cache_root_drop(c, n->root);
+	if (!n->cut) {
+		cache_node_unlink(n->parent, n);
+		if (n->parent->depth == 0)
+			cache_root_drop(c, n->root);
+	}
 	c->stats.blocks--;
 	c->stats.block_bytes -= c->node_bytes;
 	c->stats.bytes -= c->node_bytes;

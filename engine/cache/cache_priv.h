@@ -12,7 +12,8 @@
  *
  * A node is held while a path ends at it or a child is held; it is in the list of the idle else. Holding takes it and
  * its ancestors out of the list, letting go puts them back at the end, children before parents. So a child always
- * stands before its parent, and the first of the list is a leaf: the one that was not used for longest. */
+ * stands before its parent, and the first of the list is a leaf: the one that was not used for longest. Those with
+ * doubt have a list of their own, and go first. */
 struct cache_node {
 	struct cache_node *parent;
 	struct cache_node **child;     /* [n_child], in the order of memcmp of their tokens */
@@ -22,7 +23,8 @@ struct cache_node {
 	struct cache_key key;
 	int depth;
 	int holds;                     /* paths that end here, and children that are held */
-	bool doubt;                    /* a request failed on it: found no more, removed when nobody holds it */
+	bool doubt;                    /* a request failed on it: out of the tree, kept for those that hold it only */
+	bool cut;                      /* it is the top of those: its parent, which may go before it, does not know it */
 	long long used;                /* clock_ns() when it was last held or let go */
 	struct list idle;
 	struct sequence_block *block;
@@ -49,6 +51,7 @@ struct cache {
 	size_t promised;               /* room that paths were promised beside that */
 	long long now;                 /* the last that cache_now() told */
 	struct list roots, idle, states; /* both least recently used first */
+	struct list doubted;           /* nodes with doubt that nobody holds any more */
 	struct cache_node **bucket;    /* by key */
 	size_t n_bucket;               /* a power of two */
 	uint64_t n_root;               /* that there ever were */
@@ -76,14 +79,20 @@ struct cache_dead {
 	struct cache_node *node;
 	struct sequence_state **state;
 	int n_state;
+	struct cache_key *doubted;     /* what came to be doubted: the disk is to have nothing of it */
+	int n_doubted;
 };
 
 /* ---- paths (cache.c) ---- */
 
-/* The highest node that is held by the path and that something failed on; NULL: none. */
-struct cache_node *cache_doubted(const struct cache *c, const struct cache_path *p);
-/* Lets go of all that the path holds. What is doubted goes when nobody holds it any more. */
-void cache_let_go(struct cache *c, struct cache_path *p, long long now, struct cache_dead *doubted);
+/* Has the path something that something failed on? */
+bool cache_doubted(const struct cache_path *p);
+/* Lets go of all that the path holds. */
+void cache_let_go(struct cache *c, struct cache_path *p, long long now, struct cache_dead *dead);
+/* A node that is held, and all below it, are found no more. */
+void cache_doubt(struct cache *c, struct cache_node *n, struct cache_dead *dead);
+/* The path no longer keeps room at what came to be doubted beyond its end. */
+void cache_forget_end(struct cache *c, struct cache_path *p);
 
 /* ---- what is found (cache_lookup.c) ---- */
 
@@ -123,8 +132,8 @@ void cache_disk_publish(struct cache *c, const struct cache_node *n, struct sequ
 /* All blocks up to a node that is held, and its state, which is pinned: without one of them those behind are of no
  * use. */
 void cache_disk_refill(struct cache *c, const struct cache_node *end);
-/* The dead must not come back from disk; their files are gone when it returns. Or, without waiting, they are only not
- * known any more, until they are written again. */
+/* The dead must not come back from disk; their files are gone when it returns. Or, without waiting, what came to be
+ * doubted is only not known any more, until it is written again. */
 void cache_disk_forget(struct cache *c, const struct cache_dead *dead, bool wait);
 
 /* ---- nodes (cache_node.c) ---- */
@@ -144,6 +153,8 @@ struct cache_node *cache_node_behind(const struct cache_node *top, const struct 
 void cache_node_insert(struct cache *c, struct cache_node *parent, struct cache_node *n);
 /* A leaf that is not held, out of the tree; a root that is empty then goes, too. */
 void cache_node_remove(struct cache *c, struct cache_node *n);
+/* The node and all below it out of the tree, marked with doubt; they stay linked among each other. */
+void cache_node_cut(struct cache *c, struct cache_node *top, struct cache_dead *dead);
 struct cache_node *cache_node_find(struct cache *c, const struct cache_key *k);
 /* In which bucket a key is; those of greater keys are behind it. */
 size_t cache_node_bucket_of(const struct cache *c, const struct cache_key *k);
@@ -178,6 +189,8 @@ void cache_shrink(struct cache *c, struct cache_dead *dead);
 void cache_kill(struct cache *c, struct cache_node *n, struct cache_dead *dead);
 /* A node that is not held, and all below it. */
 void cache_kill_below(struct cache *c, struct cache_node *top, struct cache_dead *dead);
+/* What is doubted and no longer held. */
+void cache_sweep(struct cache *c, struct cache_dead *dead);
 /* All that is not in use. */
 void cache_kill_idle(struct cache *c, struct cache_dead *dead);
 /* Frees; without the lock. */

@@ -41,7 +41,8 @@ bool cache_publish_room(struct cache *c, struct cache_path *p, const int32_t tok
 
 	*ret_last = false;
 	lock_take(&c->lock);
-	if (p->at) {
+	cache_forget_end(c, p);
+	if (p->at && !p->at->doubt) {
 		*ret_last = !cache_publish_promise(c, p, token, blocks + 1);
 		room = !*ret_last || cache_publish_promise(c, p, token, blocks);
 	}
@@ -79,7 +80,7 @@ static void cache_move(struct cache *c, struct cache_path *p, struct cache_node 
 	p->end = NULL;
 }
 
-/* The child that is there, if the path may go on along it: not one on which something failed. */
+/* The child that is there. */
 static struct cache_node *cache_publish_there(struct cache *c, struct cache_path *p, const int32_t *token)
 {
 	struct cache_node *n = cache_node_child(p->at, token);
@@ -96,10 +97,10 @@ static struct cache_node *cache_publish_there(struct cache *c, struct cache_path
 static struct cache_node *cache_grow(struct cache *c, struct cache_path *p, struct cache_node **fresh,
 	struct cache_dead *dead)
 {
-	struct cache_node *n = cache_publish_there(c, p, (*fresh)->token);
+	struct cache_node *n = p->at->doubt ? NULL : cache_publish_there(c, p, (*fresh)->token);
 
-	if (n)
-		return n->doubt ? NULL : n;
+	if (n || p->at->doubt)
+		return n;
 	cache_take_promise(c, p);
 	if (!cache_make_room(c, c->node_bytes, dead)) {
 		c->stats.refused++;
@@ -116,9 +117,10 @@ static struct cache_node *cache_grow(struct cache *c, struct cache_path *p, stru
 static struct cache_node *cache_publish_block(struct cache *c, struct cache_path *p, const int32_t *token,
 	const struct sequence *s, struct cache_node **fresh, struct cache_dead *dead)
 {
-	struct cache_node *n = cache_node_child(p->at, token);
+	struct cache_node *n;
 
-	if ((n && n->doubt) || !cache_publish_promise(c, p, token, 1)) {
+	cache_forget_end(c, p);
+	if (p->at->doubt || !cache_publish_promise(c, p, token, 1)) {
 		c->stats.refused++;
 		return NULL;
 	}
@@ -147,6 +149,7 @@ void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SE
 	n = cache_publish_block(c, p, token, s, &fresh, &dead);
 	if (n && (state || n->state))
 		cache_keep_state(c, p, &p->keep, n, state, &dead);
+	cache_sweep(c, &dead);
 	lock_drop(&c->lock);
 	if (n)
 		cache_disk_publish(c, n, state);
@@ -207,13 +210,17 @@ bool cache_keep_state(struct cache *c, struct cache_path *p, struct cache_node *
 void cache_publish_state(struct cache *c, struct cache_path *p, struct sequence_state *state)
 {
 	struct cache_dead dead = { 0 };
+	bool doubt;
 
 	if (!p->at || sequence_state_edge(state) != (int64_t)p->at->depth * SEQUENCE_BLOCK)
 		return;
 	must(!p->resume && !p->find.waiting);
 	lock_take(&c->lock);
-	cache_keep_state(c, p, &p->keep, p->at, state, &dead);
+	doubt = p->at->doubt;
+	if (!doubt)
+		cache_keep_state(c, p, &p->keep, p->at, state, &dead);
 	lock_drop(&c->lock);
-	cache_disk_publish(c, p->at, state);
+	if (!doubt)
+		cache_disk_publish(c, p->at, state);
 	cache_bury(&dead);
 }
