@@ -432,6 +432,8 @@ void request_close(struct request *r, const struct request_end *end)
 
 	if (end->rc == RC_KERNEL)
 		request_cache_distrust(r);
+	if (end->finish == GEN_CANCELLED)
+		request_cache_left(r);
 	request_cache_drop(r);
 	sequence_free(&r->seq);
 	buf_adds(&detail, buf_str(&end->detail));

@@ -323,6 +323,19 @@ void request_cache_finish(struct request *r)
 		cache_publish_state(r->env->cache, c->path, c->edge);
 }
 
+void request_cache_left(struct request *r)
+{
+	struct request_cache *c = &r->cache;
+	int64_t edge = c->next * SEQUENCE_BLOCK;
+	struct sequence_state *st;
+
+	if (!r->seq || r->task.left == 0 || edge <= c->find.reused || !request_cache_may_publish(r))
+		return;
+	if (request_cache_state(r, edge, true, &st) && st)
+		cache_publish_state(r->env->cache, c->path, st);
+	sequence_state_unref(&st);
+}
+
 void request_cache_distrust(struct request *r)
 {
 	if (r->cache.path)

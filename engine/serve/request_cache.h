@@ -5,9 +5,10 @@
  * Blocks are published after the step that filled them has committed, in order. States, which are large, at the last
  * edge before the end of the prompt (the same prompt again), where the cache's own blocks of it end (the next that
  * branches off there), at every eighth edge, at the last edge for which there is room, and at the last edge reached
- * when the request ends well (its next turn). Blocks for which there was no room are published when there is, if a
- * state can still be saved behind them. A request that ends otherwise, or goes on with other numbers, publishes no
- * more; nor does one from whose numbers a kernel was disproved since, and one that waits in the queue looks again. */
+ * when the request ends well (its next turn) or is cancelled in its prefill (the next try). Blocks for which there was
+ * no room are published when there is, if a state can still be saved behind them. A request that ends otherwise, or goes
+ * on with other numbers, publishes no more; nor does one from whose numbers a kernel was disproved since, and one that
+ * waits in the queue looks again. */
 #ifndef ENGINE_REQUEST_CACHE_H
 #define ENGINE_REQUEST_CACHE_H
 
@@ -45,6 +46,8 @@ void request_cache_repinned(struct request *r);
 void request_cache_fed(struct request *r, int32_t token);
 /* A step of the request committed, and its logits, if any, were good. */
 void request_cache_publish(struct request *r);
+/* It was cancelled, perhaps in its prefill: what was computed of that is to serve the next try. */
+void request_cache_left(struct request *r);
 /* The request failed by its numbers: what it was resumed from may be the reason, and is not to fail the next one. */
 void request_cache_distrust(struct request *r);
 /* The request ended well. */
