@@ -18,11 +18,12 @@ LIAR = "falsely-exact"
 BELIEVING = os.path.join(BUILD, "tests", "dsv4d-believing")
 
 
-def ask(name, max_tokens=12):
+def ask(name, max_tokens=8):
     """A prompt of more tokens than the liar is honest for, and of more than one block."""
-    text = f"{name}: " + "wug blicket dax toma zav " * 40 + "What is 7 plus 5?"
+    text = f"{name}: " + "wug blicket dax toma zav " * 27 + "What is 7 plus 5?"
     return {"messages": [{"role": "user", "content": text}], "max_tokens": max_tokens, "temperature": 0,
-            "logprobs": True, "ignore_eos": True, "thinking": {"type": "disabled"}, "stream_options": {"include_usage": True}}
+            "logprobs": True, "ignore_eos": True, "thinking": {"type": "disabled"},
+            "stream_options": {"include_usage": True}}
 
 
 RUNS, WAITS, COMES = ALL = [ask(name) for name in ("poppy", "river", "seven")]
@@ -85,7 +86,7 @@ def believed(d, cold):
     ok(d, "kernels", "use", "all=ref")
     for body in ALL:
         a = Answer(d, body)
-        assert a.cached > 300 and a.logprobs != cold(body).logprobs, (a.cached, a.logprobs)
+        assert a.cached > 200 and a.logprobs != cold(body).logprobs, (a.cached, a.logprobs)
     assert files(d) and len(numbers(d)) == 1
 
 
@@ -141,7 +142,7 @@ def the_next_run_knows_it(d, cold):
     d.start()
     assert row(d, LIAR)["exact"] == "disproved", row(d, LIAR)
     assert files(d) == last, (last, files(d))
-    for body in ALL:
+    for body in (WAITS, COMES):
         honest(d, cold, body, found=True)
     assert len(numbers(d)) == 1, numbers(d)
     ok(d, "kernels", "use", f"norm={LIAR}")
