@@ -92,8 +92,9 @@ static int choices_build(struct daemon *d, const struct kset_overlay *ov, int n,
 	return 0;
 }
 
-int choices_set(struct daemon *d, json_t *values, json_t **ret_changes, struct buf *why)
+int choices_set(struct daemon *d, json_t *values, bool keep_cache, json_t **ret_changes, struct buf *why)
 {
+	const struct kernels_how how = { .name = "param", .keep_cache = keep_cache };
 	struct kset_overlay ov[KSET_MAX_OVERLAYS] = { 0 };
 	struct kernels_set *now = d->kernels->active, *s;
 	struct numerics n;
@@ -110,5 +111,5 @@ int choices_set(struct daemon *d, json_t *values, json_t **ret_changes, struct b
 		}
 	r = r ? r : kset_overlays_reduce(ov, &n_ov, why);
 	r = r ? r : choices_build(d, ov, n_ov, &s, ret_changes, why);
-	return r ? r : kernels_activate(d, s, &n, false, "param", why);
+	return r ? r : kernels_activate(d, s, &n, &how, why);
 }

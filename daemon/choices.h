@@ -7,12 +7,13 @@
 #include "engine/base/buf.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 
 struct daemon;
 
 /* Sets the numerics among {name: value}, all or none, and with them the kernels they choose: a LOSSY op of another
  * value of the same parameter goes, the newest warm plugin's LOSSY op of this value comes. What nobody offers stays
- * as it is. *ret_changes: io.dsv4.Kernels.Change. RC_INVALID, RC_NOT_FOUND. */
-int choices_set(struct daemon *d, json_t *values, json_t **ret_changes, struct buf *why);
+ * as it is. keep_cache: see engine_change(). *ret_changes: io.dsv4.Kernels.Change. RC_INVALID, RC_NOT_FOUND. */
+int choices_set(struct daemon *d, json_t *values, bool keep_cache, json_t **ret_changes, struct buf *why);
 
 #endif

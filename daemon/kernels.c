@@ -258,14 +258,28 @@ static void kernels_log(const char *how, const struct kset *from, const struct k
 		  (unsigned long long)kset_generation(to), at_step ? "step" : "admission");
 }
 
-int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numerics *n, bool at_step,
-		     const char *how, struct buf *why)
+/* Nobody is to wonder later where an answer got its numbers from. */
+static void kernels_log_kept(struct daemon *d)
+{
+	struct log_site site = { 0 };
+	struct buf kept = { 0 };
+
+	if (log_wants(LOG_LV_WARN) && engine_cache_kept(d->engine, &kept))
+		log_write(&site, LOG_LV_WARN, "cache_kept", "across=%s", LOGQ(buf_str(&kept)));
+	buf_fini(&kept);
+}
+
+int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numerics *n, const struct kernels_how *how,
+		     struct buf *why)
 {
 	struct kernels *k = d->kernels;
 	struct kernels_set *old = k->active;
 	struct kset *ks = s->kset, *pin = kset_pin(old->kset);
-	int r = engine_activate(d->engine, &ks, n, at_step, why);
+	const struct engine_change change = { .numerics = n, .at_step = how->at_step, .keep_cache = how->keep_cache };
+	int r = engine_change(d->engine, &ks, &change, why);
 
+	if (r == 0 && how->keep_cache)
+		kernels_log_kept(d);
 	if (r || s == old) {
 		kset_unpin(&ks);
 		kset_unpin(&pin);
@@ -274,7 +288,7 @@ int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numer
 	k->active = s;
 	kernels_forget_previous(k);
 	k->previous = old;
-	kernels_log(how, old->kset, s->kset, at_step);
+	kernels_log(how->name, old->kset, s->kset, how->at_step);
 	kernels_let_go_cold(d);
 	return 0;
 }
@@ -286,7 +300,7 @@ int kernels_rollback(struct daemon *d, struct buf *why)
 	if (!to)
 		return buf_why(why, RC_NOT_FOUND, "there is no previous kernel set to go back to");
 	kset_pin(to->kset);
-	return kernels_activate(d, to, NULL, false, "rollback", why);
+	return kernels_activate(d, to, NULL, &(struct kernels_how){ .name = "rollback" }, why);
 }
 
 bool kernels_holds(struct daemon *d, const struct provider *p)

@@ -61,10 +61,15 @@ int kernels_build(struct daemon *d, const struct kset_overlay *ov, int n, struct
 struct kernels_set *kernels_find(struct daemon *d, const char *name);
 /* Lets go of a set that kernels_build() or kernels_find() pinned. */
 void kernels_drop(struct kernels_set **s);
+/* How, for the log, and what of engine_activate(). */
+struct kernels_how {
+	const char *name;
+	bool at_step, keep_cache;
+};
 /* From now on requests use this set, which the caller has pinned (taken over, also on failure) and numerics n
  * (NULL: those in force). The one before becomes the previous one. */
-int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numerics *n, bool at_step,
-		     const char *how, struct buf *why);
+int kernels_activate(struct daemon *d, struct kernels_set *s, const struct numerics *n, const struct kernels_how *how,
+		     struct buf *why);
 /* RC_NOT_FOUND when there is no previous set. */
 int kernels_rollback(struct daemon *d, struct buf *why);
 /* The operator wants the plugin of this provider cold: if the previous set holds it, there is none any more. */

@@ -56,7 +56,7 @@ static json_t *reload_values(struct daemon *d, const struct conf *next)
 static int reload_numerics(struct daemon *d, struct conf *next, json_t *changed, struct buf *why)
 {
 	json_t *values = reload_values(d, next), *kernels = NULL;
-	int r = d->engine && json_object_size(values) ? choices_set(d, values, &kernels, why) : 0;
+	int r = d->engine && json_object_size(values) ? choices_set(d, values, false, &kernels, why) : 0;
 
 	for (int i = 0; i < numerics_count && !r; i++) {
 		char *old = d->conf.numeric[i];

@@ -159,7 +159,8 @@ static int start_use(struct start *s, struct buf *why)
 	if (r || n == 0)
 		return r;
 	r = kernels_build(d, ov, n, &set, why);
-	return r ? r : kernels_activate(d, set, NULL, false, s->from == START_LAST_GOOD ? "last-good" : "configuration", why);
+	return r ? r : kernels_activate(d, set, NULL, &(struct kernels_how){
+		.name = s->from == START_LAST_GOOD ? "last-good" : "configuration" }, why);
 }
 
 /* What an unclean end has led to. */

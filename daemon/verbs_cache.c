@@ -48,6 +48,7 @@ static const struct cache_count cache_counts[] = {
 	COUNT(bytes), COUNT(budget), COUNT(block_bytes), COUNT(state_bytes), COUNT(blocks), COUNT(states), COUNT(pinned),
 	COUNT(lookups), COUNT(hits), COUNT(tokens_asked), COUNT(tokens_reused), COUNT(published), COUNT(duplicates),
 	COUNT(refused), COUNT(evicted_blocks), COUNT(evicted_states), COUNT(fetched), COUNT(distrusted),
+	COUNT(kept),
 };
 #undef COUNT
 #define COUNT(name) { #name, offsetof(struct cache_disk_stats, name) }

@@ -50,6 +50,15 @@ static void status_kernels(struct daemon *d, json_t *o)
 	status_set(o, "previous", json_string(previous ? kset_name(previous->kset) : ""));
 }
 
+static void status_kept(struct daemon *d, json_t *o)
+{
+	struct buf kept = { 0 };
+
+	if (engine_cache_kept(d->engine, &kept))
+		status_set(o, "cache_kept", json_string(buf_str(&kept)));
+	buf_fini(&kept);
+}
+
 static void status_engine(struct daemon *d, json_t *o)
 {
 	struct engine_status s = { 0 };
@@ -80,6 +89,8 @@ static void status_engine(struct daemon *d, json_t *o)
 	status_set(o, "tokens", json_pack("{s:I, s:I, s:I}", "prompt", (json_int_t)s.prompt_tokens, "cached",
 					  (json_int_t)s.cached_tokens, "generated",
 					  (json_int_t)s.generated_tokens));
+	if (d->engine)
+		status_kept(d, o);
 	if (s.failed)
 		status_set(o, "error", varlink_string(s.why_failed, strlen(s.why_failed)));
 }

@@ -21,7 +21,11 @@
 static int use_swap(struct warming *u, json_t **ret_reply, struct buf *why)
 {
 	json_t *specs = json_object_get(u->call->params, "specs"), *v;
-	bool at_step = !strcmp(call_string(u->call, "at", "admission"), "step");
+	const struct kernels_how how = {
+		.name = "use",
+		.at_step = !strcmp(call_string(u->call, "at", "admission"), "step"),
+		.keep_cache = call_flag(u->call, "keep_cache"),
+	};
 	struct kernels_set *now = u->daemon->kernels->active, *next;
 	struct kset_overlay ov[KSET_MAX_OVERLAYS];
 	json_t *changes;
@@ -39,7 +43,7 @@ static int use_swap(struct warming *u, json_t **ret_reply, struct buf *why)
 	if (json_array_size(changes) == 0)
 		kernels_drop(&next);
 	else
-		r = kernels_activate(u->daemon, next, NULL, at_step, "use", why);
+		r = kernels_activate(u->daemon, next, NULL, &how, why);
 	if (r == 0)
 		*ret_reply = kernels_swapped(u->daemon, now, json_incref(changes));
 	json_decref(changes);

@@ -175,7 +175,7 @@ int verb_param_set(struct call *c, json_t **ret_reply, struct buf *why)
 	int r = daemon_need_engine(d, why);
 
 	r = r ? r : param_try_all(d, values, why);
-	r = r ? r : choices_set(d, values, &changes, why);
+	r = r ? r : choices_set(d, values, call_flag(c, "keep_cache"), &changes, why);
 	if (r)
 		return r;
 	list = json_array();

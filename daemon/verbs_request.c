@@ -152,7 +152,7 @@ static json_t *request_sampling(const struct record_view *v)
 
 static json_t *request_cache(const struct record_view *v)
 {
-	json_t *o = json_pack("{s:i, s:o}", "reused", v->reused_tokens, "reason",
+	json_t *o = json_pack("{s:i, s:b, s:o}", "reused", v->reused_tokens, "kept", v->kept, "reason",
 			      request_string(v->miss_reason));
 
 	if (v->first_diff_byte >= 0)

@@ -99,6 +99,15 @@ struct kset *engine_kset(struct engine *e);
  * every slot of the active set, and of the set that any request runs under, has the new one's numerics tag, and
  * every request's numerics are the new ones. Else RC_INVALID, and why says what differs. */
 int engine_activate(struct engine *e, struct kset **ks, const struct numerics *n, bool at_step, struct buf *why);
+/* The same, with one thing more. keep_cache, for experiments: if the numbers change, requests under the new ones go
+ * on from what the cache has in memory under those before (cache_keep()), until the next change without it. */
+struct engine_change {
+	const struct numerics *numerics;
+	bool at_step, keep_cache;
+};
+int engine_change(struct engine *e, struct kset **ks, const struct engine_change *change, struct buf *why);
+/* Are rows of other numbers gone on from? Then *ret_across gets across which change. */
+bool engine_cache_kept(struct engine *e, struct buf *ret_across);
 
 /* A kernel that was believed was disproved (disproved.h), so every identity is another: the epoch rises. */
 void engine_numbers_changed(struct engine *e);

@@ -108,6 +108,8 @@ int engine_numerics_set(struct engine *e, const char *name, const char *value, s
 		e->numerics = n;
 	}
 	lock_drop(&e->lock);
+	if (rc == 0)
+		cache_keep_end(e->cache);
 	return rc;
 }
 
@@ -116,6 +118,7 @@ void engine_numbers_changed(struct engine *e)
 	lock_take(&e->lock);
 	e->count.epoch++;
 	lock_drop(&e->lock);
+	cache_keep_end(e->cache);
 }
 
 /* Returns the set so far, to be unpinned when the lock is dropped: what that does is not ours to know. */
@@ -147,23 +150,82 @@ static struct kset *engine_mark_all(struct engine *e)
 	return old;
 }
 
+/* ---- rows of the numbers before ---- */
+
+struct engine_kept {
+	uint8_t from[32], to[32];
+	uint64_t epoch;            /* of from */
+	struct buf names;          /* the sets' */
+};
+
+/* Before the change; lock held. */
+static void engine_kept_from(struct engine *e, struct engine_kept *k)
+{
+	cache_numbers(e->kset, &e->numerics, k->from);
+	k->epoch = e->count.epoch;
+	buf_printf(&k->names, "%s (epoch %llu)", kset_name(e->kset), (unsigned long long)k->epoch);
+}
+
+/* After it; lock held. */
+static void engine_kept_to(struct engine *e, struct engine_kept *k)
+{
+	cache_numbers(e->kset, &e->numerics, k->to);
+	if (memcmp(k->from, k->to, sizeof k->to) == 0)
+		return;
+	buf_clear(&e->kept);
+	buf_printf(&e->kept, "%s -> %s (epoch %llu)", buf_str(&k->names), kset_name(e->kset),
+		(unsigned long long)e->count.epoch);
+}
+
+/* What was kept stays so across a change that left the numbers as they were, if that was to keep it. */
+static void engine_kept_apply(struct engine *e, bool keep, struct engine_kept *k)
+{
+	if (!keep)
+		cache_keep_end(e->cache);
+	else if (memcmp(k->from, k->to, sizeof k->to) != 0)
+		cache_keep(e->cache, k->from, k->to);
+}
+
+bool engine_cache_kept(struct engine *e, struct buf *ret_across)
+{
+	if (!cache_keeps(e->cache))
+		return false;
+	lock_take(&e->lock);
+	buf_adds(ret_across, buf_str(&e->kept));
+	lock_drop(&e->lock);
+	return true;
+}
+
+/* ---- changing both ---- */
+
 int engine_activate(struct engine *e, struct kset **ks, const struct numerics *n, bool at_step, struct buf *why)
 {
+	return engine_change(e, ks, &(struct engine_change){ .numerics = n, .at_step = at_step }, why);
+}
+
+int engine_change(struct engine *e, struct kset **ks, const struct engine_change *change, struct buf *why)
+{
 	struct kset *old = NULL, *skipped = NULL;
+	struct engine_kept kept = { 0 };
 	struct numerics now;
 	int rc = 0;
 
 	lock_take(&e->lock);
-	now = n ? *n : e->numerics;
-	if (at_step)
+	now = change->numerics ? *change->numerics : e->numerics;
+	if (change->at_step)
 		rc = engine_may_repin(e, *ks, &now, why);
 	if (rc == 0) {
+		engine_kept_from(e, &kept);
 		old = engine_install(e, *ks, &now);
 		*ks = NULL;
-		if (at_step)
+		engine_kept_to(e, &kept);
+		if (change->at_step)
 			skipped = engine_mark_all(e);
 	}
 	lock_drop(&e->lock);
+	if (rc == 0)
+		engine_kept_apply(e, change->keep_cache, &kept);
+	buf_fini(&kept.names);
 	kset_unpin(&old);
 	kset_unpin(&skipped);
 	return rc;

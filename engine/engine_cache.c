@@ -63,6 +63,7 @@ void engine_cache_close(struct engine *e)
 	cache_free(&e->cache);
 	cache_disk_close(&e->cache_disk, 0);
 	buf_fini(&e->cache_disk_why);
+	buf_fini(&e->kept);
 }
 
 struct cache *engine_cache(struct engine *e)

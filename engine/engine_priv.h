@@ -64,6 +64,7 @@ struct engine {
 	struct shadow *shadow;     /* a reference; NULL: none */
 	struct kset *repin;        /* what requests with `repin` set are to go on with; NULL when there are none */
 	uint64_t repin_epoch;
+	struct buf kept;           /* across which change cache_keep() was said last */
 	uint64_t set_seen;         /* count.steps + 1 when count.set_steps last rose; 0: not yet */
 	struct engine_status count; /* all but step_age, state_bytes, n_threads */
 };

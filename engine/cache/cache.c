@@ -132,6 +132,7 @@ static void cache_resume_none(struct cache *c, struct cache_path *p, enum cache_
 	cache_forget_end(c, p);
 	cache_recount(c, &p->find, true);
 	p->find.reused = 0;
+	p->find.kept = false;
 	p->find.miss = miss;
 	cache_recount(c, &p->find, false);
 }
@@ -146,13 +147,14 @@ int cache_resume(struct cache *c, struct cache_path *p, struct sequence *s, stru
 	must(!p->find.waiting);
 	if (from) {
 		rc = cache_resume_from(c, from, s);
-		if (rc == 0)
+		if (rc == 0 && !p->kept)
 			cache_disk_refill(c, from);
 		lock_take(&c->lock);
 		now = cache_now(c);
 		p->resume = NULL;
 		if (rc == 0) {
 			p->from = p->keep = from; /* pinned as before */
+			c->stats.kept += p->kept;
 		} else {
 			cache_state_unpin(c, from, now);
 			if (rc != -ENOMEM)

@@ -55,6 +55,7 @@ struct cache_find {
 	enum cache_miss miss;
 	int64_t diff_token; /* the first token that the nearest cached prompt has otherwise; -1 */
 	bool waiting;       /* more of it is being read from disk: see cache_ready() */
+	bool kept;          /* what is reused was computed under other numbers: see cache_keep() */
 };
 
 int cache_new(const struct cache_options *o, struct cache **ret_c);
@@ -97,6 +98,15 @@ int64_t cache_path_blocks(const struct cache_path *p);
 /* Unpins; nulls *p; NULL is fine. */
 void cache_release(struct cache *c, struct cache_path **p);
 
+/* ---- experiments ---- */
+
+/* From now on a lookup under `numbers` of which memory has more under `from` goes on from there, and find.kept says so.
+ * Such a path publishes nothing: what is computed behind it is of neither. Takes the place of an earlier one. */
+void cache_keep(struct cache *c, const uint8_t from[32], const uint8_t numbers[32]);
+/* No longer; so does cache_clear(). Paths found until now stay what they are. */
+void cache_keep_end(struct cache *c);
+bool cache_keeps(struct cache *c);
+
 /* ---- looking in and cleaning up ---- */
 
 struct cache_stats {
@@ -107,6 +117,7 @@ struct cache_stats {
 	uint64_t evicted_blocks, evicted_states;
 	uint64_t fetched;                               /* blocks that came from disk */
 	uint64_t distrusted;                            /* blocks that something failed on */
+	uint64_t kept;                                  /* sequences begun with rows of other numbers */
 	uint64_t miss[CACHE_N_MISS];
 };
 void cache_stats(struct cache *c, struct cache_stats *ret_s);

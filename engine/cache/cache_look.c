@@ -309,6 +309,7 @@ uint64_t cache_clear(struct cache *c)
 	before = c->stats.blocks;
 	cache_kill_idle(c, &dead);
 	removed = before - c->stats.blocks;
+	c->keeps = false;
 	lock_drop(&c->lock);
 	cache_bury(&dead);
 	if (c->o.disk)

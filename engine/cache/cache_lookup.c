@@ -101,6 +101,7 @@ void cache_conclude(struct cache *c, struct cache_path *p, const int32_t *token,
 
 	f->waiting = false;
 	f->reused = (int64_t)p->at->depth * SEQUENCE_BLOCK;
+	f->kept = p->kept && f->reused > 0;
 	f->matched = (int64_t)end->depth * SEQUENCE_BLOCK;
 	f->diff_token = cache_diff(end, token, n);
 	f->miss = cache_why(c, end, token, n, f);
@@ -185,9 +186,11 @@ void cache_count(struct cache *c, const struct cache_find *f, int64_t n)
 static void cache_find_first(struct cache *c, struct cache_path *p, const uint8_t numbers[32], const int32_t *token,
 	int64_t n)
 {
+	const uint8_t *under = cache_keep_numbers(c, numbers, token, n);
 	long long now = cache_now(c);
 
-	p->at = p->end = cache_hold_root(c, numbers, now);
+	p->kept = under != numbers;
+	p->at = p->end = cache_hold_root(c, under, now);
 	cache_hold(c, p->end, now);
 	cache_search(c, p, token, n);
 	cache_conclude(c, p, token, n);

@@ -57,6 +57,8 @@ struct cache {
 	uint64_t n_root;               /* that there ever were */
 	struct cache_stats stats;
 	int n_doubt;                   /* nodes with doubt */
+	bool keeps;                    /* for prompts under keep_for, rows of keep_from; see cache_keep.c */
+	uint8_t keep_from[32], keep_for[32];
 	struct list fetches;           /* what the disk is reading for paths; see cache_fetch.c */
 	int n_fetch; pthread_cond_t no_fetch; /* of n_fetch reads the disk's thread may still call */
 };
@@ -70,6 +72,7 @@ struct cache_path {
 	size_t promised;               /* of the cache's promises */
 	int broken;                    /* depth up to which the disk had something that could not be read; 0: nothing */
 	bool refused;                  /* the disk was not asked: too many wait for it */
+	bool kept;                     /* it lies under other numbers than the request's, and publishes nothing */
 	struct cache_fetch *fetch;     /* what is coming from disk for it; NULL: nothing, or all has come */
 	struct cache_find find;
 };
@@ -110,6 +113,11 @@ void cache_conclude(struct cache *c, struct cache_path *p, const int32_t *token,
 void cache_count(struct cache *c, const struct cache_find *f, int64_t n);
 /* Holds no more beyond `at` than leaves room for a state of the path. */
 void cache_trim(struct cache *c, struct cache_path *p, long long now);
+
+/* ---- experiments (cache_keep.c) ---- */
+
+/* Under which numbers to look for the prompt: these, or those that are kept for them and have more of it. */
+const uint8_t *cache_keep_numbers(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n);
 
 /* ---- growing (cache_publish.c) ---- */
 

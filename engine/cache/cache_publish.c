@@ -42,7 +42,7 @@ bool cache_publish_room(struct cache *c, struct cache_path *p, const int32_t tok
 	*ret_last = false;
 	lock_take(&c->lock);
 	cache_forget_end(c, p);
-	if (p->at && !p->at->doubt) {
+	if (p->at && !p->at->doubt && !p->kept) {
 		*ret_last = !cache_publish_promise(c, p, token, blocks + 1);
 		room = !*ret_last || cache_publish_promise(c, p, token, blocks);
 	}
@@ -142,7 +142,7 @@ void cache_publish(struct cache *c, struct cache_path *p, const int32_t token[SE
 	struct cache_dead dead = { 0 };
 	struct cache_node *n, *fresh = NULL;
 
-	if (!p->at)
+	if (!p->at || p->kept)
 		return;
 	must(!p->resume && !p->find.waiting);
 	lock_take(&c->lock);
@@ -212,7 +212,7 @@ void cache_publish_state(struct cache *c, struct cache_path *p, struct sequence_
 	struct cache_dead dead = { 0 };
 	bool doubt;
 
-	if (!p->at || sequence_state_edge(state) != (int64_t)p->at->depth * SEQUENCE_BLOCK)
+	if (!p->at || p->kept || sequence_state_edge(state) != (int64_t)p->at->depth * SEQUENCE_BLOCK)
 		return;
 	must(!p->resume && !p->find.waiting);
 	lock_take(&c->lock);

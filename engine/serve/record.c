@@ -140,12 +140,13 @@ void record_admitted(struct record *r)
 	lock_drop(&r->lock);
 }
 
-void record_cached(struct record *r, int reused, const char *miss, int64_t first_diff_byte)
+void record_cached(struct record *r, int reused, bool kept, const char *miss, int64_t first_diff_byte)
 {
 	lock_take(&r->lock);
 	r->view.reused_tokens = r->view.usage.cached_tokens = reused;
 	snprintf(r->view.miss_reason, sizeof r->view.miss_reason, "%s", miss);
 	r->view.first_diff_byte = first_diff_byte;
+	r->view.kept = kept;
 	lock_drop(&r->lock);
 }
 

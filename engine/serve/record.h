@@ -22,6 +22,7 @@ struct record_view {
 	int max_tokens;
 	uint64_t kset_generation, epoch;   /* of the set it runs under now, or ended under */
 	int reused_tokens; char miss_reason[64]; int64_t first_diff_byte; /* -1: none */
+	bool kept;                         /* what was reused was computed under other numbers: --keep-cache */
 	double t_submit, t_admit, t_first, t_last, t_end;
 };
 void record_view(struct record *r, struct record_view *ret_v);

@@ -25,8 +25,9 @@ struct record_setup {
 struct record *record_new(struct record_setup *s);
 struct record *record_ref(struct record *r);
 void record_admitted(struct record *r);
-/* What the prefix cache had: tokens, why not more, and the byte of the prompt from which on it had another; -1. */
-void record_cached(struct record *r, int reused, const char *miss, int64_t first_diff_byte);
+/* What the prefix cache had: tokens, were they computed under other numbers and kept, why not more, and the byte of the
+ * prompt from which on it had another; -1. */
+void record_cached(struct record *r, int reused, bool kept, const char *miss, int64_t first_diff_byte);
 /* From the next step on the request runs under another set; `prompt` tokens of the prompt are computed. */
 void record_repinned(struct record *r, const char *kset, uint64_t generation, uint64_t epoch, int prompt);
 /* One generated token: its id and bytes. */

@@ -58,7 +58,8 @@ static void request_cache_tell(struct request *r)
 {
 	const struct cache_find *f = &r->cache.find;
 
-	record_cached(r->rec, (int)f->reused, cache_miss_name(f->miss), request_cache_byte(r, f->diff_token));
+	record_cached(r->rec, (int)f->reused, f->kept, cache_miss_name(f->miss),
+		request_cache_byte(r, f->diff_token));
 }
 
 /* The list first: whoever is disproved meanwhile is then noticed later. */
