@@ -320,6 +320,33 @@ static void a_kernel_that_fails_in_the_middle_leaves_what_was_committed(void **s
 	engine_close(&e);
 }
 
+/* At every block's edge and on both sides of it, and in between: blocks before the chunk that failed may be there, none
+ * after; and what is computed next has the cold bits. */
+static void a_kernel_that_fails_anywhere_publishes_nothing_from_there(void **state)
+{
+	static const int at[] = { 1, 127, 128, 129, 203, 255, 256, 257, 310, 383, 384, 385, 399 };
+	struct engine_options o = { .cache_bytes = WARM_ENOUGH, .prefill_chunk = 100 };
+	struct engine *e = warm_open(&o);
+
+	(void)state;
+	test_use_failing(e);
+	for (size_t i = 0; i < sizeof at / sizeof *at; i += WARM_STEP) {
+		struct warm_prompt p = { .n = 0 };
+
+		cache_clear(engine_cache(e));
+		warm_grow(&p, 8, 400);
+		p.token[at[i]] = TEST_MARK;
+		atomic_store(&test_fails, true);
+		test_failing(e, &p);
+		assert_in_range(test_blocks(e), 0, at[i] / 100 * 100 / SEQUENCE_BLOCK);
+		atomic_store(&test_fails, false);
+		assert_in_range(test_ask(e, &p, 3).usage.cached_tokens, 0, at[i]);
+		assert_int_equal(test_ask(e, &p, 3).usage.cached_tokens, 384);
+	}
+	warm_idle(e);
+	engine_close(&e);
+}
+
 /* Rows that went bad in memory: the first that resumes from them fails, the next one is computed. */
 static void a_failure_from_cached_rows_does_not_repeat(void **state)
 {
@@ -384,6 +411,7 @@ int main(void)
 		cmocka_unit_test(who_waits_behind_the_same_prompt_is_not_cold),
 		cmocka_unit_test(a_deadline_ends_a_request_that_nobody_reads),
 		cmocka_unit_test(a_kernel_that_fails_in_the_middle_leaves_what_was_committed),
+		cmocka_unit_test(a_kernel_that_fails_anywhere_publishes_nothing_from_there),
 		cmocka_unit_test(a_failure_from_cached_rows_does_not_repeat),
 		cmocka_unit_test(what_a_request_failed_on_is_computed_again),
 	};
