@@ -92,12 +92,13 @@ static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p
 }
 
 /* The engine's thread rests in this request's first event until the gate is open. */
-struct test_gate { atomic_bool open; };
+struct test_gate { atomic_bool reached, open; };
 
 static void test_gate_wait(void *arg)
 {
 	struct test_gate *gate = arg;
 
+	atomic_store(&gate->reached, true);
 	while (!atomic_load(&gate->open))
 		sched_yield();
 }
@@ -117,6 +118,8 @@ static int test_ask_together(struct engine *e, const struct warm_prompt *p, int 
 	s.notify = test_gate_wait;
 	s.arg = &gate;
 	first = warm_submit(e, &s);
+	while (!atomic_load(&gate.reached))
+		sched_yield();
 	for (int i = 0; i < n; i++) {
 		s = warm_spec(&p[i], 3);
 		g[i] = warm_submit(e, &s);

@@ -26,6 +26,12 @@ static void test_gate_wait(void *arg)
 		sched_yield();
 }
 
+static void test_until_reached(struct test_gate *gate)
+{
+	while (!atomic_load(&gate->reached))
+		sched_yield();
+}
+
 static struct generation *test_submit(struct engine *e, const struct warm_prompt *p, int tokens, struct test_gate *gate)
 {
 	struct generation_spec s = warm_spec(p, tokens);
@@ -55,12 +61,12 @@ static void sixty_four_at_once_have_the_bits_they_have_alone(void **state)
 	(void)state;
 	test_prompts(p);
 	first = test_submit(e, &p[0], 1, &before);
+	test_until_reached(&before); /* what is submitted now is begun together */
 	for (int i = 0; i < TEST_ALL; i++)
 		g[i] = test_submit(e, &p[i], TEST_TOKENS, i == 0 ? &during : NULL);
 	atomic_store(&before.open, true);
 	warm_read(e, &first);
-	while (!atomic_load(&during.reached))
-		sched_yield();
+	test_until_reached(&during);
 	engine_status(e, &st);
 	assert_int_equal(st.running, TEST_RUNNING);
 	assert_int_equal(st.queued, TEST_MORE);
