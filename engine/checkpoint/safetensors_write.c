@@ -26,7 +26,7 @@ static bool safetensors_write_name_ok(const char *name)
 	return n > 0 && n <= SAFETENSORS_MAX_NAME;
 }
 
-static void safetensors_write_string(struct buf *out, const char *s)
+void safetensors_string(struct buf *out, const char *s)
 {
 	buf_addc(out, '"');
 	for (; *s; s++) {
@@ -40,14 +40,14 @@ static void safetensors_write_string(struct buf *out, const char *s)
 	buf_addc(out, '"');
 }
 
-static void safetensors_write_meta(const char *const *meta, struct buf *out)
+void safetensors_meta(struct buf *out, const char *const *meta)
 {
 	buf_adds(out, "\"__metadata__\":{");
-	for (int i = 0; meta[i]; i += 2) {
+	for (int i = 0; meta && meta[i]; i += 2) {
 		buf_adds(out, i ? "," : "");
-		safetensors_write_string(out, meta[i]);
+		safetensors_string(out, meta[i]);
 		buf_addc(out, ':');
-		safetensors_write_string(out, meta[i + 1]);
+		safetensors_string(out, meta[i + 1]);
 	}
 	buf_addc(out, '}');
 }
@@ -60,7 +60,7 @@ static int safetensors_write_header(const struct safetensors_entry *entry, int n
 
 	buf_addc(header, '{');
 	if (meta)
-		safetensors_write_meta(meta, header);
+		safetensors_meta(header, meta);
 	for (i = 0; i < n; i++) {
 		const struct safetensors_entry *e = &entry[i];
 

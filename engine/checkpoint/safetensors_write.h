@@ -15,6 +15,9 @@ struct safetensors_entry {
 	const void *data;               /* little endian, row-major; borrowed */
 };
 
+/* Appends a JSON string, and the header's "__metadata__" member; meta as below, for NULL an empty one. */
+void safetensors_string(struct buf *out, const char *s);
+void safetensors_meta(struct buf *out, const char *const *meta);
 /* Appends what stands before the data: the length of the header and the header. meta: alternating keys and values, then
  * NULL; NULL: none. RC_INVALID as below. */
 int safetensors_header(const struct safetensors_entry *entry, int n, const char *const *meta, struct buf *out,

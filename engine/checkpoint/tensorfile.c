@@ -7,6 +7,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/safetensors_write.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -123,38 +124,18 @@ int tensorfile_read(const char *path, struct tensorfile *ret_t, struct buf *why)
 
 /* ---- writing ---- */
 
-static void tensorfile_string(struct buf *out, const char *s)
-{
-	buf_addc(out, '"');
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-
-		if (c < 0x20 || c == '"' || c == '\\')
-			buf_printf(out, "\\u%04x", c);
-		else
-			buf_addc(out, *s);
-	}
-	buf_addc(out, '"');
-}
-
 static void tensorfile_header(const struct tensorfile *t, const char *const *meta, struct buf *out)
 {
 	size_t offset = 0;
 
-	buf_adds(out, "{\"__metadata__\":{");
-	for (int i = 0; meta && meta[i]; i += 2) {
-		buf_adds(out, i ? "," : "");
-		tensorfile_string(out, meta[i]);
-		buf_addc(out, ':');
-		tensorfile_string(out, meta[i + 1]);
-	}
-	buf_addc(out, '}');
+	buf_addc(out, '{');
+	safetensors_meta(out, meta);
 	for (int i = 0; i < t->n; i++) {
 		const struct tensorfile_tensor *x = &t->tensor[i];
 		size_t bytes = (size_t)x->n * sizeof *x->f32;
 
 		buf_addc(out, ',');
-		tensorfile_string(out, x->name);
+		safetensors_string(out, x->name);
 		buf_printf(out, ":{\"dtype\":\"%s\",\"shape\":", x->type == TENSORFILE_F32 ? "F32" : "I32");
 		safetensors_shape(out, x->dim, x->n_dim);
 		buf_printf(out, ",\"data_offsets\":[%zu,%zu]}", offset, offset + bytes);
