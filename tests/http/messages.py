@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from fake import Fake  # noqa: E402
+from fake import Fake, OnFake  # noqa: E402
 from message_events import message_of  # noqa: E402
 
 PATH = "/v1/messages"
@@ -167,27 +167,11 @@ WRONG = [
 ]
 
 
-class OnFake(unittest.TestCase):
-    def setUp(self):
-        self.fake = self.enterContext(Fake())
-
-    def told(self, body, path=PATH):
-        status, _, reply = self.fake.http("POST", path, body)
-        self.assertEqual(status, 200, reply)
-        return json.loads(self.fake.command("last"))
-
-    def streamed(self, script, **fields):
-        s = self.fake.stream(ask(script, **fields), PATH)
-        self.assertEqual((s.status, s.headers["content-type"]), (200, "text/event-stream"))
-        return message_of(s.named())
-
-    def whole(self, script, **fields):
-        status, _, m = self.fake.http("POST", PATH, ask(script, **fields))
-        self.assertEqual(status, 200, m)
-        return m
+class OnMessages(OnFake):
+    path, ask, put_together = PATH, staticmethod(ask), staticmethod(message_of)
 
 
-class Bodies(OnFake):
+class Bodies(OnMessages):
     def test_conversations(self):
         for fields, want in CONVERSATIONS:
             with self.subTest(fields=fields):
@@ -239,7 +223,7 @@ class Bodies(OnFake):
             self.assertEqual(self.fake.http("POST", PATH, ask("s", model=model))[0], 404, model)
 
 
-class Errors(OnFake):
+class Errors(OnMessages):
     def test_every_error_below_the_path_has_anthropics_form(self):
         for method, path, body, status, kind in (
                 ("GET", PATH, None, 405, "invalid_request_error"), ("POST", PATH + "/batches", {}, 404, "not_found_error"),
@@ -276,7 +260,7 @@ ENDS = [
 ]
 
 
-class Answers(OnFake):
+class Answers(OnMessages):
     def check(self, content, want):
         self.assertEqual(len(content), len(want), content)
         calls = 0

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from fake import Fake  # noqa: E402
+from fake import Fake, OnFake  # noqa: E402
 from response_events import response_of  # noqa: E402
 
 PATH = "/v1/responses"
@@ -159,27 +159,11 @@ def ask(script, **fields):
     return {"model": "fake", "input": script, **fields}
 
 
-class OnFake(unittest.TestCase):
-    def setUp(self):
-        self.fake = self.enterContext(Fake())
-
-    def told(self, body, path=PATH):
-        status, _, reply = self.fake.http("POST", path, body)
-        self.assertEqual(status, 200, reply)
-        return json.loads(self.fake.command("last"))
-
-    def streamed(self, script, **fields):
-        s = self.fake.stream(ask(script, **fields), PATH)
-        self.assertEqual((s.status, s.headers["content-type"]), (200, "text/event-stream"))
-        return response_of(s.named())
-
-    def whole(self, script, **fields):
-        status, _, r = self.fake.http("POST", PATH, ask(script, **fields))
-        self.assertEqual(status, 200, r)
-        return r
+class OnResponses(OnFake):
+    path, ask, put_together = PATH, staticmethod(ask), staticmethod(response_of)
 
 
-class Bodies(OnFake):
+class Bodies(OnResponses):
     def test_conversations(self):
         for fields, want in CONVERSATIONS:
             with self.subTest(fields=fields):
@@ -267,7 +251,7 @@ ENDS = [
 ]
 
 
-class Answers(OnFake):
+class Answers(OnResponses):
     @staticmethod
     def bare(output):
         prefixes = {"reasoning": "rs_", "message": "msg_", "function_call": "fc_", "custom_tool_call": "ctc_"}
@@ -342,7 +326,7 @@ class Answers(OnFake):
         self.assertEqual((body["error"]["param"], body["error"]["prompt_tokens"]), ("input", 5000))
 
 
-class Kept(OnFake):
+class Kept(OnResponses):
     def test_next_request_goes_on_from_a_response(self):
         for make in (self.whole, self.streamed):
             first = make("rhm|cHi|bget_weather|a{\"city\": \"Oslo\"}|e|t", instructions="A", tools=[TOOL])

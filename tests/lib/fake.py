@@ -6,8 +6,10 @@
         f.command("tick")
 """
 import faulthandler
+import json
 import os
 import subprocess
+import unittest
 
 from client import BUILD, SRC, Client
 
@@ -42,3 +44,27 @@ class Fake(Client):
         self.process.stdout.close()
         if kind is None and code != 0:
             raise RuntimeError(f"the server ended with status {code}")
+
+
+class OnFake(unittest.TestCase):
+    """Tests of one protocol that generates: its path, how a script is asked for, what a stream's events come to."""
+    path, ask, put_together = None, None, None
+
+    def setUp(self):
+        self.fake = self.enterContext(Fake())
+
+    def told(self, body, path=None):
+        """What of the body reached the engine."""
+        status, _, reply = self.fake.http("POST", path or self.path, body)
+        self.assertEqual(status, 200, reply)
+        return json.loads(self.fake.command("last"))
+
+    def streamed(self, script, **fields):
+        s = self.fake.stream(self.ask(script, **fields), self.path)
+        self.assertEqual((s.status, s.headers["content-type"]), (200, "text/event-stream"))
+        return self.put_together(s.named())
+
+    def whole(self, script, **fields):
+        status, _, reply = self.fake.http("POST", self.path, self.ask(script, **fields))
+        self.assertEqual(status, 200, reply)
+        return reply
