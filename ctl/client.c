@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ struct client {
 int client_open(const char *path, struct client **ret_c, struct buf *why)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct timeval limit = { .tv_sec = CLIENT_SEND_MS / 1000 };
 	int fd, e;
 
 	if (strlen(path) >= sizeof a.sun_path)
@@ -33,10 +35,15 @@ int client_open(const char *path, struct client **ret_c, struct buf *why)
 			       sizeof a.sun_path - 1);
 	strcpy(a.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	/* of a daemon that hangs the queue of callers may be full */
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) < 0) {
 		e = errno;
 		if (fd >= 0)
 			close(fd);
+		if (e == EAGAIN)
+			return buf_why(why, RC_TIMEOUT, "%s: %s", path, rc_text(RC_TIMEOUT));
 		return buf_why(why, -e, "%s: %s%s", path, strerror(e),
 			       e == ENOENT || e == ECONNREFUSED ? " (is dsv4d running?)" : "");
 	}

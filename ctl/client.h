@@ -11,7 +11,7 @@ struct client;
 /* Where the daemon listens unless --socket or $DSV4D_SOCKET says otherwise. */
 #define CLIENT_SOCKET "/run/dsv4d/control"
 
-/* -errno; why names path and reason. */
+/* -errno, RC_TIMEOUT; why names path and reason. */
 int client_open(const char *path, struct client **ret_c, struct buf *why);
 /* As client_open, but gives a daemon that is just starting up to timeout_ms to open its socket. */
 int client_open_patiently(const char *path, long timeout_ms, struct client **ret_c, struct buf *why);

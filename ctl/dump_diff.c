@@ -165,7 +165,8 @@ static int dump_diff_compare(struct dump_pair *p, const char *name, struct buf *
 		if (a.size == 8)
 			dump_diff_tokens(p, row, n);
 		else
-			rowdiff_add(&d, (const float *)(const void *)p->x, (const float *)(const void *)p->y, row, n, a.width);
+			rowdiff_add(&d, (const float *)(const void *)p->x, (const float *)(const void *)p->y, row, n,
+				    a.width);
 	}
 	if (!strcmp(name, "tokens")) {
 		p->tokens_a = a.rows;

@@ -2,12 +2,12 @@
  * dump_file.c - writes what cache dump sends to a file of the caller's.
  * Threads: one. Locks: none. */
 #include "ctl/dump_file.h"
+#include "ctl/part_file.h"
 #include "engine/base/base64.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,17 +24,14 @@ struct dump_file {
 int dump_file_new(const char *path, bool gzip, struct dump_file **ret_f, struct buf *why)
 {
 	struct dump_file *f = mem_new(sizeof *f);
-	int fd;
+	/* What is cached are people's words: for the caller's eyes only. */
+	int fd = part_file_open(path, &f->part, why);
 
 	f->path = mem_strdup(path);
-	buf_printf(&f->part, "%s.part.%ld", path, (long)getpid());
-	/* What is cached are people's words: for the caller's eyes only. */
-	fd = open(buf_str(&f->part), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	f->gz = fd < 0 ? NULL : gzdopen(fd, gzip ? "wb" : "wbT");
 	if (!f->gz) {
-		int rc = fd < 0 ? -errno : -ENOMEM;
+		int rc = fd < 0 ? fd : buf_why(why, -ENOMEM, "%s: %s", path, strerror(ENOMEM));
 
-		buf_why(why, rc, "%s: %s", buf_str(&f->part), strerror(-rc));
 		if (fd >= 0) {
 			close(fd);
 			unlink(buf_str(&f->part));

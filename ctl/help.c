@@ -3,10 +3,18 @@
  * Threads: one. Locks: none. */
 #include "ctl/help.h"
 #include "ctl/client.h"
-#include "ctl/key.h"
+#include "engine/base/mem.h"
 
 #include <stdbool.h>
 #include <string.h>
+
+static const struct help_own {
+	const char *first, *second, *args, *text;
+} help_owns[] = {
+#define OWN(id, first, second, args, text) { first, second, args, text },
+#include "ctl/own.def"
+#undef OWN
+};
 
 static bool help_begins(const struct verb *v, int argc, char *const *argv)
 {
@@ -21,6 +29,22 @@ static bool help_begins(const struct verb *v, int argc, char *const *argv)
 		s += strspn(s, " ");
 	}
 	return true;
+}
+
+/* What is no verb, likewise; one word may be enough to ask. */
+static int help_own(int argc, char *const *argv, struct buf *out)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < mem_countof(help_owns); i++) {
+		const struct help_own *o = &help_owns[i];
+
+		if ((argc > 0 && strcmp(argv[0], o->first)) || (argc > 1 && strcmp(argv[1], o->second)))
+			continue;
+		buf_printf(out, "  %s%s%s%s%s\n      %s\n", o->first, *o->second ? " " : "", o->second, *o->args ? " " : "", o->args, o->text);
+		n++;
+	}
+	return n;
 }
 
 int help_verbs(int argc, char *const *argv, struct buf *out)
@@ -38,7 +62,7 @@ int help_verbs(int argc, char *const *argv, struct buf *out)
 		buf_printf(out, v->level == VERB_MONITOR ? "\n" : " (%s)\n", verb_level_name(v->level));
 		n++;
 	}
-	return n;
+	return argc ? n + help_own(argc, argv, out) : n;
 }
 
 void help_general(struct buf *out)
@@ -47,9 +71,8 @@ void help_general(struct buf *out)
 		      "Controls a running dsv4d over its control socket: --socket, else $DSV4D_SOCKET, else " CLIENT_SOCKET ".\n"
 		      "--json prints replies as JSON, one object per line. `dsv4ctl --help VERB` shows one verb.\n\nVerbs:\n");
 	help_verbs(0, NULL, out);
-	buf_adds(out, "  " KEY_USAGE "\n      " KEY_TEXT "\n"
-		      "  completion bash\n      a completion script for bash\n\n"
-		      "Exit status: 0 ok, 1 the daemon reported an error, 2 usage, 3 cannot connect, 4 denied, 5 timeout or busy;\n"
+	help_own(0, NULL, out);
+	buf_adds(out, "\nExit status: 0 ok, 1 the daemon reported an error, 2 usage, 3 cannot connect, 4 denied, 5 timeout or busy;\n"
 		      "probe run: 0 pass, 10 warn or inconclusive, 11 fail.\n");
 }
 
@@ -110,14 +133,19 @@ void help_completion_bash(struct buf *out)
 		if (help_first_of_group(i, n))
 			buf_printf(out, " %.*s", (int)n, verb_table[i].words);
 	}
-	buf_adds(out, " key completion\"\n\t[ \"$COMP_CWORD\" -gt 1 ] && words=\n\tcase ${COMP_WORDS[1]} in\n");
+	for (size_t i = 0; i < mem_countof(help_owns); i++)
+		buf_printf(out, " %s", help_owns[i].first);
+	buf_adds(out, "\"\n\t[ \"$COMP_CWORD\" -gt 1 ] && words=\n\tcase ${COMP_WORDS[1]} in\n");
 	for (int i = 0; i < verb_count; i++) {
 		size_t n = strcspn(verb_table[i].words, " ");
 
 		if (verb_table[i].words[n] && help_first_of_group(i, n))
 			help_case(verb_table[i].words, n, out);
 	}
-	buf_adds(out, "\tkey) words=new ;;\n\tcompletion) words=bash ;;\n\tesac\n"
+	for (size_t i = 0; i < mem_countof(help_owns); i++)
+		if (*help_owns[i].second)
+			buf_printf(out, "\t%s) words=%s ;;\n", help_owns[i].first, help_owns[i].second);
+	buf_adds(out, "\tesac\n"
 		      "\tlocal two=${COMP_WORDS[1]}\n\t[ \"$COMP_CWORD\" -gt 2 ] && two=\"$two ${COMP_WORDS[2]}\" && words=\n"
 		      "\tcase $two in\n");
 	for (int i = 0; i < verb_count; i++)

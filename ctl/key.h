@@ -8,11 +8,6 @@
 
 #include <stdbool.h>
 
-#define KEY_USAGE "key new NAME [--requests-per-minute N] [--concurrent N]"
-#define KEY_TEXT                                                                                             \
-	"make an API key: its line for the key file on the standard output, the key itself, which is kept\n"  \
-	"      nowhere, on the standard error; with --json both on the standard output"
-
 /* `word` is what follows "key new". RC_INVALID with why for a usage error; otherwise *ret_line and *ret_key
  * are the file's line and the key. */
 int key_new(int n, char *const *word, struct buf *ret_line, struct buf *ret_key, struct buf *why);

@@ -12,7 +12,8 @@
 #include <string.h>
 
 const struct verb verb_table[] = {
-#define VERB(id, words, method, level, args, text) { #id, words, "io.dsv4." method, VERB_##level, args, text },
+#define VERB(id, words, method, level, lasts, args, text) \
+	{ #id, words, "io.dsv4." method, VERB_##level, VERB_##lasts, args, text },
 #include "ctl/verbs.def"
 #undef VERB
 };

@@ -14,10 +14,14 @@
 #define VERB_CHOICES_MAX 128
 
 enum verb_level { VERB_MONITOR, VERB_OPERATE, VERB_ADMIN };
+/* BRIEF: a reply that does not come soon is a failure. LASTS: as long as its work does. TELLS: the same, and tells how
+ * far it is; its reply may have a verdict. */
+enum verb_lasts { VERB_BRIEF, VERB_LASTS, VERB_TELLS };
 
 struct verb {
 	const char *id, *words, *method; /* method: fully qualified */
 	enum verb_level level;
+	enum verb_lasts lasts;
 	const char *args, *text;
 };
 extern const struct verb verb_table[];

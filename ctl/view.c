@@ -5,12 +5,17 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define VIEW_MAX_COLUMNS 20
+#define VIEW_WHOLE_FROM 1e15  /* numbers so large are told by their first digits: 300 of them fill no line */
+#define VIEW_LAST_SECOND 253402300799.0 /* of the year 9999 */
+#define VIEW_LIST 4   /* elements of a long list (format l) that are shown */
+#define VIEW_FIELDS 16 /* fields of such an object */
 
 enum view_kind { VIEW_TABLE, VIEW_TEXT, VIEW_JSON, VIEW_REPORT };
 
@@ -26,7 +31,7 @@ static const struct view {
 
 struct view_column {
 	char title[24], path[48], format;
-	bool outer;
+	bool outer, optional, filled;
 	size_t width;
 };
 
@@ -49,14 +54,21 @@ void view_sanitize(struct buf *b)
 
 /* ---- values ---- */
 
+/* decimals -1: six digits wherever they stand. */
+static void view_real(double v, int decimals, struct buf *out)
+{
+	if (decimals < 0 || fabs(v) >= VIEW_WHOLE_FROM)
+		buf_printf(out, "%.6g", v);
+	else
+		buf_printf(out, "%.*f", decimals, v);
+}
+
 static void view_scalar(json_t *v, struct buf *out)
 {
 	switch (json_typeof(v)) {
 	case JSON_STRING: buf_adds(out, json_string_value(v)); break;
 	case JSON_INTEGER: buf_printf(out, "%lld", (long long)json_integer_value(v)); break;
-	case JSON_REAL:
-		buf_printf(out, json_real_value(v) < 1e6 ? "%.6g" : "%.3f", json_real_value(v));
-		break;
+	case JSON_REAL: view_real(json_real_value(v), fabs(json_real_value(v)) < 1e6 ? -1 : 3, out); break;
 	case JSON_TRUE: buf_adds(out, "yes"); break;
 	case JSON_FALSE: buf_adds(out, "no"); break;
 	default: buf_adds(out, "-"); break;
@@ -107,23 +119,54 @@ static void view_value(json_t *v, struct buf *out)
 	}
 }
 
-static void view_formatted(json_t *v, char format, struct buf *out)
+/* What a daemon or a file calls a time may be any number. */
+static void view_time(double seconds, bool day, struct buf *out)
 {
+	bool some = seconds >= 0 && seconds <= VIEW_LAST_SECOND;
+	time_t t = some ? (time_t)seconds : 0;
 	char text[32];
 	struct tm tm;
-	time_t t;
 
-	if (!json_is_number(v) || !format) {
-		view_value(v, out);
+	if (!some || !localtime_r(&t, &tm)) {
+		buf_addc(out, '-');
 		return;
 	}
-	if (format == 't') {
-		t = (time_t)json_number_value(v);
-		strftime(text, sizeof text, "%H:%M:%S", localtime_r(&t, &tm));
+	if (day && strftime(text, sizeof text, "%Y-%m-%d ", &tm))
 		buf_adds(out, text);
-	} else {
-		buf_printf(out, format == 'd' ? "%.2f" : "%.1f", json_number_value(v));
-	}
+	if (strftime(text, sizeof text, "%H:%M:%S", &tm))
+		buf_adds(out, text);
+}
+
+/* The beginning of a list or an object; the whole of it is in the JSON. */
+static void view_beginning(json_t *v, struct buf *out)
+{
+	size_t i, n = json_is_array(v) ? json_array_size(v) : json_object_size(v), shown = 0;
+	json_t *some = json_is_array(v) ? json_array() : json_object(), *e;
+	const char *key;
+
+	json_array_foreach(v, i, e)
+		if (i < VIEW_LIST)
+			json_array_append(some, e);
+	json_object_foreach(v, key, e)
+		if (shown++ < VIEW_FIELDS)
+			json_object_set(some, key, e);
+	view_value(some, out);
+	shown = json_is_array(v) ? json_array_size(some) : json_object_size(some);
+	if (n > shown)
+		buf_printf(out, " and %zu more", n - shown);
+	json_decref(some);
+}
+
+static void view_formatted(json_t *v, char format, struct buf *out)
+{
+	if (format == 'l' && (json_is_array(v) || json_is_object(v)))
+		view_beginning(v, out);
+	else if (!json_is_number(v) || !format)
+		view_value(v, out);
+	else if (format == 't' || format == 'T')
+		view_time(json_number_value(v), format == 'T', out);
+	else
+		view_real(json_number_value(v), format == 'd' ? 2 : 1, out);
 }
 
 /* ---- tables ---- */
@@ -143,9 +186,10 @@ static void view_columns(struct view_table *t, const char *spec)
 		struct view_column *c = &t->col[t->n_col++];
 
 		must(t->n_col <= VIEW_MAX_COLUMNS && eq);
-		*c = (struct view_column){ .format = colon ? colon[1] : '\0', .outer = eq[1] == '^' };
+		*c = (struct view_column){ .format = colon ? colon[1] : '\0', .outer = eq[1] == '^',
+					   .optional = eq[1] == '?' };
 		view_copy(c->title, sizeof c->title, spec, (size_t)(eq - spec));
-		eq += 1 + c->outer;
+		eq += 1 + (c->outer || c->optional);
 		view_copy(c->path, sizeof c->path, eq, (size_t)((colon ? colon : spec + len) - eq));
 		c->width = strlen(c->title);
 		spec += len;
@@ -193,6 +237,7 @@ static void view_row(struct view_table *t, json_t *outer, json_t *row)
 			view_formatted(view_get(c->outer ? outer : row, c->path), c->format, &b);
 		for (size_t k = 0; k < b.len; k++)
 			b.data[k] = b.data[k] == '\n' ? ' ' : b.data[k];
+		c->filled = c->filled || strcmp(buf_str(&b), "-") != 0;
 		t->cell[at + (size_t)i] = buf_take(&b);
 		if (view_width(t->cell[at + (size_t)i]) > c->width)
 			c->width = view_width(t->cell[at + (size_t)i]);
@@ -204,12 +249,21 @@ static void view_line(const struct view_table *t, char *const *cell, struct buf 
 	for (int i = 0; i < t->n_col; i++) {
 		const char *s = cell ? cell[i] : t->col[i].title;
 
+		if (t->col[i].optional && !t->col[i].filled)
+			continue;
 		buf_adds(out, s);
 		/* The last column is not padded: lines do not wrap for blanks. */
 		for (size_t n = view_width(s); n < t->col[i].width + 2 && i + 1 < t->n_col; n++)
 			buf_addc(out, ' ');
 	}
 	buf_addc(out, '\n');
+}
+
+/* The reply's field that has the rows: all of "outer/inner" before the slash. */
+static const char *view_field(const struct view *v, char field[48])
+{
+	view_copy(field, 48, v->field, strcspn(v->field, "/"));
+	return field;
 }
 
 static void view_table(const struct view *v, json_t *params, struct buf *out)
@@ -221,8 +275,7 @@ static void view_table(const struct view *v, json_t *params, struct buf *out)
 	size_t i, k;
 
 	view_columns(&t, v->columns);
-	view_copy(field, sizeof field, v->field, slash ? (size_t)(slash - v->field) : strlen(v->field));
-	json_array_foreach(json_object_get(params, field), i, o) {
+	json_array_foreach(json_object_get(params, view_field(v, field)), i, o) {
 		if (!slash) {
 			view_row(&t, NULL, o);
 			continue;
@@ -279,13 +332,14 @@ static void view_fields(json_t *params, struct buf *out)
 static void view_report(const struct view *v, json_t *params, struct buf *out)
 {
 	json_t *fields = json_copy(params);
+	char field[48];
 
 	for (size_t i = 0; i < mem_countof(view_rows); i++)
 		if (!strcmp(view_rows[i].id, v->id))
-			json_object_del(fields, view_rows[i].field);
+			json_object_del(fields, view_field(&view_rows[i], field));
 	view_fields(fields, out);
 	json_decref(fields);
-	if (json_array_size(json_object_get(params, v->field))) {
+	if (json_array_size(json_object_get(params, view_field(v, field)))) {
 		buf_addc(out, '\n');
 		view_table(v, params, out);
 	}

@@ -2,7 +2,7 @@
  * conf.c - the configuration: conf.def's keys, [numerics] and [probe.NAME], from a file and from flags.
  * Threads: control. Locks: none. */
 #include "daemon/conf.h"
-#include "ctl/probe.h"
+#include "ctl/probe/probe.h"
 #include "engine/base/log.h"
 #include "engine/base/mapfile.h"
 #include "engine/base/mem.h"
@@ -16,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CONF_MAX_EVERY (365 * 86400) /* seconds between two runs of a probe */
+
 enum conf_kind { CONF_PATH, CONF_TEXT, CONF_INT, CONF_SIZE, CONF_LEVEL, CONF_LISTEN, CONF_MODE,
-		 CONF_SHARE, CONF_DISK, CONF_YESNO };
+		 CONF_SHARE, CONF_DISK, CONF_YESNO, CONF_PART, CONF_PIN, CONF_THREE, CONF_DEVICE };
 
 const struct conf_row conf_table[CONF_COUNT] = {
 #define CONF(section, key, kind, low, high, def, when, text) \
@@ -43,8 +45,10 @@ void conf_init(struct conf *c)
 
 void conf_fini(struct conf *c)
 {
-	for (int i = 0; i < CONF_COUNT; i++)
+	for (int i = 0; i < CONF_COUNT; i++) {
 		free(c->value[i]);
+		free(c->live[i]);
+	}
 	for (int i = 0; i < CONF_MAX_NUMERICS; i++)
 		free(c->numeric[i]);
 	for (int i = 0; i < c->n_option; i++) {
@@ -106,20 +110,46 @@ static long long conf_number(const char *s, int kind)
 	return *end || errno || n > (1LL << 62) >> shift ? -1 : n << shift;
 }
 
+bool conf_size(const char *text, uint64_t *ret_bytes)
+{
+	long long n = conf_number(text, CONF_SIZE);
+
+	*ret_bytes = n < 0 ? 0 : (uint64_t)n;
+	return n >= 0;
+}
+
+/* -1 when it is none. */
+static double conf_real(const char *s)
+{
+	char *end;
+	double v = s[0] >= '0' && s[0] <= '9' ? strtod(s, &end) : -1;
+
+	return v < 0 || *end ? -1 : v;
+}
+
+bool conf_next_address(const char **at, struct conf_address *ret_a)
+{
+	const char *s = *at + strspn(*at, " \t");
+	size_t n = strcspn(s, " \t"), prefix = strlen(CONF_UNIX);
+	bool local = n >= prefix && !memcmp(s, CONF_UNIX, prefix);
+
+	*at = s + n;
+	*ret_a = local ? (struct conf_address){ true, s + prefix, n - prefix } : (struct conf_address){ false, s, n };
+	return n > 0;
+}
+
 static int conf_check_listen(const char *text, struct buf *why)
 {
 	char word[160], addr[64];
+	struct conf_address a;
 	int port, r = 0;
 
-	for (const char *s = text; !r && *(s += strspn(s, " \t"));) {
-		size_t n = strcspn(s, " \t");
-
-		snprintf(word, sizeof word, "%.*s", (int)n, s);
-		if (strncmp(word, CONF_UNIX, strlen(CONF_UNIX)))
+	for (const char *s = text; !r && conf_next_address(&s, &a);) {
+		snprintf(word, sizeof word, "%.*s", (int)a.n, a.text);
+		if (!a.local)
 			r = conf_split_listen(word, addr, &port, why);
-		else if (n >= sizeof word || word[strlen(CONF_UNIX)] != '/')
-			r = buf_why(why, RC_CONFIG, "'%.96s' is not unix:/PATH", word);
-		s += n;
+		else if (a.n >= sizeof word || word[0] != '/')
+			r = buf_why(why, RC_CONFIG, "'" CONF_UNIX "%.96s' is not unix:/PATH", word);
 	}
 	return *text ? r : buf_why(why, RC_CONFIG, "listen: must not be empty");
 }
@@ -138,6 +168,14 @@ static int conf_check(const struct conf_row *row, const char *value, struct buf 
 	case CONF_YESNO:
 		return !strcmp(value, "yes") || !strcmp(value, "no") ? 0 :
 		       buf_why(why, RC_CONFIG, "%s: '%s' is neither yes nor no", row->key, value);
+	case CONF_PIN:
+		return !strcmp(value, "node") || !strcmp(value, "cpu") || !strcmp(value, "no") ? 0 :
+		       buf_why(why, RC_CONFIG, "%s: '%s' is neither node, cpu nor no", row->key, value);
+	case CONF_THREE:
+		return !strcmp(value, "auto") || !strcmp(value, "yes") || !strcmp(value, "no") ? 0 :
+		       buf_why(why, RC_CONFIG, "%s: '%s' is neither auto, yes nor no", row->key, value);
+	case CONF_DEVICE:
+		return device_check_name(value, why) ? RC_CONFIG : 0;
 	case CONF_PATH:
 	case CONF_TEXT:
 		return *value ? 0 : buf_why(why, RC_CONFIG, "%s: must not be empty", row->key);
@@ -151,6 +189,9 @@ static int conf_check(const struct conf_row *row, const char *value, struct buf 
 		return buf_why(why, RC_CONFIG,
 			       row->kind == CONF_MODE ? "%s: '%s' is not within %#llo to %#llo" :
 			       "%s: '%s' is not within %lld to %lld", row->key, value, row->low, row->high);
+	case CONF_PART:
+		return conf_real(value) > 0 && conf_real(value) <= 1 ? 0 :
+		       buf_why(why, RC_CONFIG, "%s: '%s' is not above 0 and at most 1", row->key, value);
 	case CONF_LEVEL:
 		return log_parse_level(value, &level) == 0 ? 0 :
 		       buf_why(why, RC_CONFIG, "%s: '%s' is none of err, warn, notice, info, debug", row->key,
@@ -173,24 +214,41 @@ int conf_set(struct conf *c, enum conf_key key, const char *value, struct buf *w
 	return 0;
 }
 
+int conf_set_live(struct conf *c, enum conf_key key, const char *value, struct buf *why)
+{
+	int r = conf_check(&conf_table[key], value, why);
+
+	if (r)
+		return r;
+	free(c->live[key]);
+	c->live[key] = mem_strdup(value);
+	return 0;
+}
+
 const char *conf_text(const struct conf *c, enum conf_key key)
 {
-	return c->value[key];
+	return c->live[key] ? c->live[key] : c->value[key];
 }
 
 long long conf_int(const struct conf *c, enum conf_key key)
 {
-	long long n = conf_table[key].kind == CONF_SHARE && !strcmp(c->value[key], "auto") ? CONF_AUTO :
-		conf_number(c->value[key], conf_table[key].kind);
+	long long n = conf_table[key].kind == CONF_SHARE && !strcmp(conf_text(c, key), "auto") ? CONF_AUTO :
+		conf_number(conf_text(c, key), conf_table[key].kind);
 
 	must(n >= 0 || n == CONF_AUTO);
 	return n;
 }
 
+double conf_part(const struct conf *c, enum conf_key key)
+{
+	must(conf_table[key].kind == CONF_PART);
+	return conf_real(conf_text(c, key));
+}
+
 bool conf_yes(const struct conf *c, enum conf_key key)
 {
 	must(conf_table[key].kind == CONF_YESNO);
-	return !strcmp(c->value[key], "yes");
+	return !strcmp(conf_text(c, key), "yes");
 }
 
 /* ---- the file ---- */
@@ -212,10 +270,42 @@ static int conf_numeric(struct conf *c, const char *key, const char *value, stru
 	return 0;
 }
 
+/* A number with its unit, in seconds; -1 when it is none. */
+static long long conf_duration(const char *s)
+{
+	static const struct { char unit; int seconds; } units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
+	char *end;
+	long long n;
+
+	if (s[0] < '0' || s[0] > '9')
+		return -1;
+	errno = 0;
+	n = strtoll(s, &end, 10);
+	for (size_t i = 0; i < mem_countof(units); i++)
+		if (end[0] == units[i].unit && !end[1] && !errno && n <= CONF_MAX_EVERY / units[i].seconds)
+			return n * units[i].seconds;
+	return -1;
+}
+
+static int conf_check_every(const char *value, struct buf *why)
+{
+	return conf_duration(value) >= 0 ? 0 :
+	       buf_why(why, RC_CONFIG, CONF_EVERY ": '%s' is no number with s, m, h or d, up to %dd", value,
+		       CONF_MAX_EVERY / 86400);
+}
+
+long long conf_every(const struct conf *c, const char *probe)
+{
+	for (int i = 0; i < c->n_option; i++)
+		if (!strcmp(c->option[i].probe, probe) && !strcmp(c->option[i].key, CONF_EVERY))
+			return conf_duration(c->option[i].value) * 1000;
+	return 0;
+}
+
 static int conf_option(struct conf *c, const char *probe, const char *key, const char *value, struct buf *why)
 {
 	json_t *scratch = json_object();
-	int r = probe_option_set(probe, key, value, scratch, why);
+	int r = strcmp(key, CONF_EVERY) ? probe_option_set(probe, key, value, scratch, why) : conf_check_every(value, why);
 
 	json_decref(scratch);
 	if (r)

@@ -11,18 +11,42 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define CRASH_LINE 512
+#define CRASH_LINE 1024
+#define CRASH_KERNELS 256
 
 static const struct crash_signal {
 	int number;
 	const char *name;
-} crash_signals[] = { { SIGSEGV, "SEGV" }, { SIGBUS, "BUS" }, { SIGILL, "ILL" }, { SIGFPE, "FPE" } };
+} crash_signals[] = { { SIGSEGV, "SEGV" }, { SIGBUS, "BUS" }, { SIGILL, "ILL" }, { SIGFPE, "FPE" },
+		    { SIGABRT, "ABRT" } };
 
 static struct sigaction crash_before[mem_countof(crash_signals)]; /* a sanitizer's, or the default */
 static atomic_flag crash_told = ATOMIC_FLAG_INIT;
+static _Atomic(const struct running *) crash_watched;
+
+/* Written in turns, so that the one which is read stands still. */
+struct crash_text {
+	char text[2][CRASH_KERNELS];
+	atomic_int at;
+};
+static struct crash_text crash_set, crash_loaded;
+
+static const char *crash_text_now(struct crash_text *t)
+{
+	return t->text[atomic_load(&t->at)];
+}
+
+static void crash_text_say(struct crash_text *t, const char *s)
+{
+	int at = !atomic_load(&t->at);
+
+	snprintf(t->text[at], sizeof t->text[at], "%s", s);
+	atomic_store(&t->at, at);
+}
 
 struct crash_line {
 	size_t len;
@@ -52,17 +76,21 @@ static void crash_add_number(struct crash_line *l, uint64_t n, unsigned base)
 
 static void crash_describe(struct crash_line *l, const char *signal, const siginfo_t *info)
 {
+	const struct running *engine = atomic_load(&crash_watched);
 	struct running_view v = running_now();
 
+	if (!v.provider && engine)
+		v = running_look(engine);
 	crash_add(l, "<2>crashed signal=");
 	crash_add(l, signal);
-	crash_add(l, " address=0x");
-	crash_add_number(l, (uint64_t)(uintptr_t)info->si_addr, 16);
+	/* What another process sent has that one's PID in the place of an address. */
+	crash_add(l, info->si_code > 0 ? " address=0x" : " from_pid=");
+	crash_add_number(l, info->si_code > 0 ? (uint64_t)(uintptr_t)info->si_addr : (uint64_t)info->si_pid, info->si_code > 0 ? 16 : 10);
+	crash_add(l, " op=");
 	if (!v.provider) {
-		crash_add(l, " op=none\n");
+		crash_add(l, "none");
 		return;
 	}
-	crash_add(l, " op=");
 	crash_add(l, op_name(v.op));
 	crash_add(l, " phase=");
 	crash_add(l, op_phase_name(v.phase));
@@ -75,7 +103,15 @@ static void crash_describe(struct crash_line *l, const char *signal, const sigin
 	crash_add_number(l, v.generation, 10);
 	crash_add(l, " request=");
 	crash_add(l, v.request ? v.request : "none");
-	crash_add(l, "\n");
+}
+
+static void crash_describe_sets(struct crash_line *l)
+{
+	crash_add(l, " kernels=\"");
+	crash_add(l, crash_text_now(&crash_set));
+	crash_add(l, "\" plugins=\"");
+	crash_add(l, crash_text_now(&crash_loaded));
+	crash_add(l, "\"\n");
 }
 
 /* ---- the handler ---- */
@@ -105,11 +141,28 @@ static void crash_on_signal(int number, siginfo_t *info, void *context)
 			pause(); /* until the thread that is telling ends us all */
 	name = crash_restore(number);
 	crash_describe(&l, name, info);
+	crash_describe_sets(&l);
 	n = write(STDERR_FILENO, l.text, l.len);
 	(void)n;
 	/* A fault happens again as soon as this returns, where it happened; a signal that was sent does not. */
 	if (info->si_code <= 0)
 		raise(number);
+}
+
+void crash_engine(const struct running *r)
+{
+	atomic_store(&crash_watched, r);
+}
+
+void crash_kernels(const char *name)
+{
+	crash_text_say(&crash_set, name);
+}
+
+void crash_plugins(const char *names)
+{
+	if (strcmp(crash_text_now(&crash_loaded), names))
+		crash_text_say(&crash_loaded, names);
 }
 
 void crash_log(void)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT
  * daemon.c - the daemon's life: start, serve, reload, drain, stop.
- * Threads: control (main); the model is opened on ops. Locks: none. */
+ * Threads: control (main). Locks: none. */
 #include "daemon/daemon.h"
 #include "daemon/crash.h"
-#include "daemon/exactness.h"
-#include "daemon/kernels.h"
-#include "daemon/last_good.h"
-#include "daemon/plugins.h"
+#include "daemon/kernels/exactness.h"
+#include "daemon/kernels/kernels.h"
+#include "daemon/kernels/last_good.h"
+#include "daemon/kernels/plugins.h"
+#include "daemon/open.h"
+#include "daemon/probes/probe_history.h"
+#include "daemon/probes/probe_schedule.h"
 #include "daemon/serve.h"
-#include "daemon/start.h"
 #include "daemon/state.h"
-#include "daemon/wait.h"
+#include "daemon/verbs/wait.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
@@ -26,7 +28,6 @@
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -162,6 +163,14 @@ static void daemon_stop_tick(struct daemon *d)
 	d->stop_by = clock_ms() + DAEMON_CANCEL_MS;
 }
 
+void daemon_tell_manager(struct daemon *d)
+{
+	struct engine_status s;
+
+	engine_status(d->engine, &s);
+	manager_tick(&d->manager, &s, engine_model_name(d->engine), http_address(d->http));
+}
+
 static void daemon_slow_tick(struct daemon *d)
 {
 	struct engine_status s;
@@ -169,15 +178,23 @@ static void daemon_slow_tick(struct daemon *d)
 	control_tick(d->control);
 	if (d->http)
 		http_tick(d->http);
+	if (!d->engine || !d->http)
+		manager_loading(&d->manager, conf_text(&d->conf, CONF_model));
 	if (!d->engine)
 		return;
 	kernels_tick(d);
+	plugins_tell_crash(d);
 	exactness_tick(d);
+	probe_schedule_tick(d);
+	if (d->http && !d->stopping)
+		daemon_tell_manager(d);
 	engine_status(d->engine, &s);
+	if (s.failed && d->failed_logged && device_broken(d->device))
+		daemon_fail(d, DAEMON_ERROR, "device_lost", s.why_failed); /* its clients were told a tick ago */
 	if (s.failed && !d->failed_logged) {
 		d->failed_logged = true;
-		log_event(LOG_LV_ERR, "engine_failed", "why=%s", LOGQ(s.why_failed));
-		sd_notify(0, "STATUS=the engine failed");
+		log_event(LOG_LV_ERR, "engine_failed", "why=%s kernels=%s", LOGQ(s.why_failed),
+			  LOGQ(kset_name(d->kernels->active->kset)));
 	}
 }
 
@@ -209,11 +226,13 @@ void daemon_stop(struct daemon *d, bool now)
 	if (!d->stopping) {
 		log_event(LOG_LV_NOTICE, "stopping", "drain_timeout=%lld",
 			  conf_int(&d->conf, CONF_drain_timeout));
-		sd_notify(0, "STOPPING=1\nSTATUS=finishing requests");
+		manager_stopping(&d->manager, conf_int(&d->conf, CONF_drain_timeout) + DAEMON_CANCEL_MS / 1000);
 		d->stopping = true;
 		d->stop_by = clock_ms() + conf_int(&d->conf, CONF_drain_timeout) * 1000;
-		if (d->engine)
+		if (d->engine) {
 			engine_drain(d->engine);
+			probe_schedule_tick(d); /* nobody waits for what it runs */
+		}
 	}
 	if (now && !d->forced) {
 		d->forced = true;
@@ -227,13 +246,12 @@ void daemon_stop(struct daemon *d, bool now)
 
 static void daemon_on_hup(struct daemon *d)
 {
-	json_t *changed = NULL, *restart = NULL;
+	json_t *told = NULL;
 	struct buf why = { 0 };
 
-	if (daemon_reload(d, &changed, &restart, &why))
+	if (daemon_reload(d, &told, &why))
 		log_event(LOG_LV_ERR, "reload_failed", "why=%s", LOGQ(buf_str(&why)));
-	json_decref(changed);
-	json_decref(restart);
+	json_decref(told);
 	buf_fini(&why);
 }
 
@@ -259,122 +277,12 @@ static void daemon_on_signal(void *arg, uint32_t events)
 	}
 }
 
-/* ---- loading the model ---- */
-
-struct daemon_open {
-	struct ops_job job;
-	struct daemon *daemon;
-	struct engine *engine;
-	struct buf why;
-	int rc;
-};
-
-/* Where the prefix cache has its files, or NULL; malloc'd. */
-static char *daemon_cache_dir(const struct conf *c)
-{
-	const char *disk = conf_text(c, CONF_disk);
-	struct buf dir = { 0 };
-
-	if (!strcmp(disk, "no") || conf_int(c, CONF_memory) == 0)
-		return NULL;
-	if (*disk == '/')
-		return mem_strdup(disk);
-	buf_printf(&dir, "%s/cache", conf_text(c, CONF_state));
-	return buf_take(&dir);
-}
-
-static void daemon_open_run(struct ops_job *j)
-{
-	struct daemon_open *o = list_entry(j, struct daemon_open, job);
-	const struct conf *c = &o->daemon->conf;
-	char *dir = daemon_cache_dir(c);
-	const struct engine_options e = {
-		.model_dir = conf_text(c, CONF_model),
-		.model_aliases = conf_text(c, CONF_model_aliases),
-		.model_name = *conf_text(c, CONF_model_name) ? conf_text(c, CONF_model_name) : NULL,
-		.n_threads = (int)conf_int(c, CONF_threads),
-		.prefill_chunk = (int)conf_int(c, CONF_prefill_chunk),
-		.max_context = (int)conf_int(c, CONF_max_context),
-		.max_running = (int)conf_int(c, CONF_max_running),
-		.max_queued = (int)conf_int(c, CONF_max_queued),
-		.ring_requests = (int)conf_int(c, CONF_ring_requests),
-		.ring_bytes = (size_t)conf_int(c, CONF_ring_bytes),
-		.request_timeout = (int)conf_int(c, CONF_request_timeout),
-		.cache_bytes = conf_int(c, CONF_memory) == CONF_AUTO ? SIZE_MAX : (size_t)conf_int(c, CONF_memory),
-		.cache_dir = dir,
-		.cache_disk_bytes = (size_t)conf_int(c, CONF_disk_bytes),
-		.cache_write_rate = (size_t)conf_int(c, CONF_write_rate),
-	};
-
-	o->rc = exactness_golden(&o->why);
-	o->rc = o->rc ? o->rc : engine_open(&e, &o->engine, &o->why);
-	free(dir);
-}
-
-static int daemon_fail(struct daemon *d, int code, const char *event, const char *why)
+int daemon_fail(struct daemon *d, int code, const char *event, const char *why)
 {
 	log_event(LOG_LV_ERR, event, "error=%s", LOGQ(why));
 	d->exit = code;
 	d->loop.quit = true;
 	return -1;
-}
-
-/* The file's numerics, then the HTTP server. */
-static int daemon_serve(struct daemon *d)
-{
-	struct buf why = { 0 };
-	int r = 0, code = DAEMON_CONFIG;
-
-	for (int i = 0; i < numerics_count && !r; i++)
-		if (d->conf.numeric[i])
-			r = engine_numerics_set(d->engine, numerics_table[i].name, d->conf.numeric[i], &why);
-	if (!r) {
-		r = serve_start(d, &why);
-		code = r == RC_CONFIG ? DAEMON_CONFIG : DAEMON_TEMPORARY;
-	}
-	if (r)
-		daemon_fail(d, code, "start_failed", why.len ? buf_str(&why) : rc_text(r));
-	buf_fini(&why);
-	return r;
-}
-
-/* Model and kernels are there. */
-static void daemon_ready(struct daemon *d, int rc, const char *why)
-{
-	if (rc) {
-		daemon_fail(d, DAEMON_UNAVAILABLE, "kernels_failed", why);
-	} else if (daemon_serve(d) == 0) {
-		log_event(LOG_LV_NOTICE, "ready", "model=%s http=%s control=%s seconds=%.2f",
-			  LOGQ(engine_model_name(d->engine)), http_address(d->http),
-			  LOGQ(conf_text(&d->conf, CONF_control)), (double)(clock_ms() - d->started) / 1000);
-		sd_notifyf(0, "READY=1\nSTATUS=serving %s on %s", engine_model_name(d->engine),
-			   http_address(d->http));
-		wait_tick(d);
-	}
-}
-
-static void daemon_open_done(struct ops_job *j)
-{
-	struct daemon_open *o = list_entry(j, struct daemon_open, job);
-	struct daemon *d = o->daemon;
-
-	d->loading = false;
-	d->engine = o->engine;
-	ops_yield(d->ops); /* the pool and the engine thread were started from it */
-	if (d->engine) {
-		kernels_adopt(d);
-		if (*engine_cache_disk_why(d->engine))
-			log_event(LOG_LV_WARN, "cache_disk_unusable", "why=%s", LOGQ(engine_cache_disk_why(d->engine)));
-	}
-	if (d->stopping)
-		daemon_hurry(d);
-	else if (o->rc)
-		daemon_fail(d, DAEMON_UNAVAILABLE, "model_failed",
-			    o->why.len ? buf_str(&o->why) : rc_text(o->rc));
-	else
-		start_kernels(d, daemon_ready);
-	buf_fini(&o->why);
-	free(o);
 }
 
 /* ---- start and end ---- */
@@ -416,10 +324,12 @@ static int daemon_control(struct daemon *d)
 		.group = conf_text(&d->conf, CONF_group),
 		.admin_group = conf_text(&d->conf, CONF_admin_group),
 		.mode = (mode_t)conf_int(&d->conf, CONF_mode),
+		.fd = d->manager.control,
 	};
 	struct buf why = { 0 };
 	int r = control_open(&o, &d->loop, d, &d->control, &why);
 
+	d->manager.control = -1;
 	if (r)
 		daemon_fail(d, r == -EADDRINUSE ? DAEMON_TEMPORARY : DAEMON_ERROR, "control_failed",
 			    buf_str(&why));
@@ -440,13 +350,14 @@ static int daemon_state_dir(struct daemon *d)
 	else
 		last_good_read(d);
 	exactness_read(d);
+	if (r != -EBUSY)
+		probe_history_read(d->probe_history, d->state);
 	buf_fini(&why);
 	return r == -EBUSY ? r : 0;
 }
 
 static int daemon_start(struct daemon *d)
 {
-	struct daemon_open *o;
 	int r = daemon_signals(d);
 
 	r = r ? r : daemon_timer(d);
@@ -455,11 +366,7 @@ static int daemon_start(struct daemon *d)
 	r = r ? r : ops_open(&d->ops, &d->loop);
 	if (r)
 		return daemon_fail(d, DAEMON_ERROR, "start_failed", rc_text(r));
-	sd_notifyf(0, "STATUS=loading %s", conf_text(&d->conf, CONF_model));
-	o = mem_new(sizeof *o);
-	*o = (struct daemon_open){ .job = { .run = daemon_open_run, .done = daemon_open_done }, .daemon = d };
-	d->loading = true;
-	must_zero(ops_submit(d->ops, &o->job, NULL));
+	open_model(d);
 	return 0;
 }
 
@@ -484,47 +391,53 @@ static void daemon_fini(struct daemon *d)
 	exactness_close(d);
 	serve_stop(d);
 	kernels_close(d->kernels);
+	crash_engine(NULL);
 	if (d->engine)
 		engine_close(&d->engine);
 	ops_close(&d->ops);
 	kernels_free(&d->kernels);
 	plugins_free(&d->plugins);
+	device_close(&d->device);
 	state_close(&d->state, clean);
 	if (d->control)
 		control_flush(d->control, 1000);
 	control_close(&d->control);
+	manager_close(&d->manager);
 	if (d->timer.fd > 0)
 		close(d->timer.fd);
 	if (d->signals.fd > 0)
 		close(d->signals.fd);
 	loop_fini(&d->loop);
-	json_decref(d->probe_history);
-	json_decref(d->probe_counts);
+	probe_history_free(&d->probe_history);
+	probe_schedule_free(&d->probe_schedule);
 	conf_fini(&d->conf);
 }
 
 int daemon_run(const struct daemon_flags *f)
 {
 	struct daemon d = { .flags = f, .started = clock_ms(), .began = (double)time(NULL),
-			    .probe_history = json_array(), .probe_counts = json_object() };
+			    .probe_history = probe_history_new(), .probe_schedule = probe_schedule_new() };
 	struct buf why = { 0 };
 	enum log_level level;
 	int r = daemon_configure(f, &d.conf, &why);
 
 	if (!r && (r = serve_check(&d.conf, &why)))
 		conf_fini(&d.conf);
+	if (!r && (r = manager_open(&d.manager, &d.conf, &why)))
+		conf_fini(&d.conf);
 	if (r)
 		log_event(LOG_LV_ERR, "bad_config", "error=%s", LOGQ(buf_str(&why)));
 	buf_fini(&why);
 	if (r) {
-		json_decref(d.probe_history);
-		json_decref(d.probe_counts);
+		probe_history_free(&d.probe_history);
+		probe_schedule_free(&d.probe_schedule);
 		return DAEMON_CONFIG;
 	}
 	/* Said once, it no longer grows with what was freed; else a large body moves all larger ones into the heap. */
 	mallopt(M_MMAP_THRESHOLD, DAEMON_MMAP_BYTES);
 	mallopt(M_TRIM_THRESHOLD, DAEMON_MMAP_BYTES);
 	list_init(&d.waits);
+	list_init(&d.probe_jobs);
 	d.plugins = plugins_new();
 	d.kernels = kernels_new();
 	must_zero(log_parse_level(conf_text(&d.conf, CONF_log_level), &level));

@@ -6,10 +6,12 @@
 
 #include "api/http/http.h"
 #include "daemon/conf.h"
-#include "daemon/control.h"
-#include "daemon/listen.h"
+#include "daemon/control/control.h"
+#include "daemon/control/listen.h"
 #include "daemon/loop.h"
+#include "daemon/manager.h"
 #include "daemon/ops.h"
+#include "engine/base/keyhash.h"
 #include "engine/base/list.h"
 #include "engine/engine.h"
 
@@ -38,6 +40,7 @@ struct daemon_flags {
 struct daemon {
 	const struct daemon_flags *flags;
 	struct conf conf;
+	struct manager manager;
 	struct loop loop;
 	struct loop_source signals, timer;
 	struct control *control;
@@ -45,13 +48,16 @@ struct daemon {
 	struct state *state;           /* NULL when the directory is of no use */
 	struct plugins *plugins;
 	struct kernels *kernels;
+	struct device *device;         /* what computes; NULL until it is open */
 	struct engine *engine;         /* NULL until loaded */
 	struct http *http;
+	char probe_key[KEYHASH_NEW];   /* lets probes in at http's front; made at each start, stands nowhere else */
 	struct listen http_unix[DAEMON_MAX_UNIX]; /* HTTP's Unix sockets */
 	int n_http_unix;
 	struct list waits;             /* wait.c */
-	json_t *probe_history;         /* verbs_probe.c */
-	json_t *probe_counts;          /* {probe: {verdict: runs}}, of all runs; verbs_probe.c */
+	struct probe_history *probe_history;
+	struct list probe_jobs;        /* probe_job.c */
+	struct probe_schedule *probe_schedule;
 	double began;                  /* seconds since 1970 */
 	int exact_told, exact_kept;    /* exactness.c: so many of the disproved */
 	struct exactness_keep *exact_keeping; /* NULL: none */
@@ -74,10 +80,15 @@ void daemon_load(struct daemon *d, int *ret_running, int *ret_queued);
 int daemon_need_engine(struct daemon *d, struct buf *why);
 /* Begins to end: drains, at the drain timeout or with `now` cancels. */
 void daemon_stop(struct daemon *d, bool now);
+/* Ends at once with this enum daemon_exit, and logs `event`; returns -1. */
+int daemon_fail(struct daemon *d, int code, const char *event, const char *why);
+/* What is being done, to the service manager; only when requests can be served. */
+void daemon_tell_manager(struct daemon *d);
 /* A tick every few milliseconds instead of every second, until a tick finds nothing to wait for. */
 void daemon_hurry(struct daemon *d);
 
-/* reload.c: reads the file again and applies what is live; arrays of changed key names. */
-int daemon_reload(struct daemon *d, json_t **ret_changed, json_t **ret_restart, struct buf *why);
+/* reload.c: reads the file again and applies what is live. {changed, restart: names of configuration keys; keys: how the
+ * callers' keys differ, where there are any}. */
+int daemon_reload(struct daemon *d, json_t **ret_told, struct buf *why);
 
 #endif

@@ -2,9 +2,11 @@
  * main.c - dsv4d's command line.
  * Threads: main. Locks: none. */
 #include "daemon/daemon.h"
+#include "daemon/journal.h"
 #include "daemon/serve.h"
-#include "daemon/trial.h"
-#include "daemon/trial_shape.h"
+#include "daemon/kernels/start.h"
+#include "daemon/kernels/trial.h"
+#include "daemon/kernels/trial_shape.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/engine.h"
@@ -18,14 +20,18 @@
 #define MAIN_FLAGS \
 	MAIN_FLAG("config", -1, "FILE", "configuration file [" DSV4_SYSCONFDIR "/dsv4d/dsv4d.conf]") \
 	MAIN_FLAG("model", CONF_model, "DIR", "directory of the model's files") \
+	MAIN_FLAG("device", CONF_device, "DEVICE", "what computes: cpu, cuda or cuda:N [cpu]") \
 	MAIN_FLAG("listen", CONF_listen, "ADDRESS", "where HTTP is served: ADDR:PORT, unix:/PATH or both [127.0.0.1:8420]") \
 	MAIN_FLAG("control", CONF_control, "PATH", "socket of dsv4ctl [/run/dsv4d/control]") \
 	MAIN_FLAG("state", CONF_state, "DIR", "directory for what outlives a restart [/var/lib/dsv4d]") \
 	MAIN_FLAG("plugins", CONF_dir, "DIR", "directory of the kernel plugins [" DSV4_PLUGINDIR "]") \
+	MAIN_FLAG("kernels", CONF_use, "SPEC", "kernels to start with, ref or FAMILY|OP[.PHASE]=PLUGIN... [the fastest there are]") \
 	MAIN_FLAG("threads", CONF_threads, "N", "threads that compute [one per CPU]") \
 	MAIN_FLAG("log-level", CONF_log_level, "LEVEL", "err, warn, notice, info or debug [info]") \
 	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end; 69 if unusable") \
-	MAIN_FLAG("json", -1, NULL, "with --inspect: as JSON") \
+	MAIN_FLAG("plan", -1, NULL, "print how the checkpoint DIR would lie on the GPUs of --device (cuda:0-7), then end; 69 if it cannot") \
+	MAIN_FLAG("gpu-memory", -1, "SIZE", "with --plan: bytes of each GPU, with K, M or G [141G]") \
+	MAIN_FLAG("json", -1, NULL, "with --inspect or --plan: as JSON") \
 	MAIN_FLAG("test", -1, NULL, "check the configuration, then end (also -t)") \
 	MAIN_FLAG("help", -1, NULL, "this text") \
 	MAIN_FLAG("version", -1, NULL, "the version")
@@ -43,8 +49,8 @@ static const struct main_flag {
 
 struct main_args {
 	struct daemon_flags flags;
-	const char *inspect;
-	bool json, test, help, version;
+	const char *inspect, *dir, *gpu_memory;
+	bool json, plan, test, help, version;
 };
 
 static void main_help(void)
@@ -68,6 +74,9 @@ static void main_set(struct main_args *a, const struct main_flag *f, const char 
 		a->flags.config = value;
 	else if (!strcmp(f->name, "inspect"))
 		a->inspect = value;
+	else if (!strcmp(f->name, "gpu-memory"))
+		a->gpu_memory = value;
+	a->plan |= !strcmp(f->name, "plan");
 	a->json |= !strcmp(f->name, "json");
 	a->test |= !strcmp(f->name, "test");
 	a->help |= !strcmp(f->name, "help");
@@ -91,11 +100,23 @@ static bool main_parse(int argc, char **argv, struct main_args *a)
 		if (c == 0)
 			main_set(a, &main_flags[i], optarg);
 	}
+	if (a->plan && optind < argc)
+		a->dir = argv[optind++];
 	if (optind < argc) {
 		fprintf(stderr, "dsv4d: unexpected argument '%s'\n", argv[optind]);
 		return false;
 	}
 	return true;
+}
+
+static bool main_fits(const struct main_args *a)
+{
+	const char *lacks = a->gpu_memory && !a->plan ? "--gpu-memory is for --plan" :
+		a->json && !a->plan && !a->inspect ? "--json is for --inspect and --plan" : NULL;
+
+	if (lacks)
+		fprintf(stderr, "dsv4d: %s\n", lacks);
+	return !lacks;
 }
 
 static int main_test(const struct main_args *a)
@@ -104,7 +125,7 @@ static int main_test(const struct main_args *a)
 	struct buf why = { 0 };
 	int r = daemon_configure(&a->flags, &c, &why);
 
-	if (!r && (r = serve_check(&c, &why)))
+	if (!r && ((r = serve_check(&c, &why)) || (r = start_check(&c, &why))))
 		conf_fini(&c);
 	if (r) {
 		fprintf(stderr, "dsv4d: %s\n", buf_str(&why));
@@ -130,6 +151,35 @@ static int main_inspect(const char *dir, bool json)
 	return r ? DAEMON_UNAVAILABLE : DAEMON_OK;
 }
 
+/* Without a GPU: what a machine would need. What cannot be is described as far as it goes. */
+static int main_plan(const struct main_args *a)
+{
+	const char *device = a->flags.value[CONF_device];
+	struct buf out = { 0 }, why = { 0 };
+	struct device_list gpus;
+	uint64_t memory = 0;
+	int r = device_list_parse(device ? device : "cuda", &gpus, &why);
+
+	if (r == 0 && gpus.n == 0)
+		r = buf_why(&why, RC_INVALID, "--plan is for GPUs; expected --device cuda:LIST");
+	if (r == 0 && !conf_size(a->gpu_memory ? a->gpu_memory : "141G", &memory))
+		r = buf_why(&why, RC_INVALID, "--gpu-memory: expected bytes, with K, M or G, found \"%s\"", a->gpu_memory);
+	if (r == 0 && !a->dir)
+		r = buf_why(&why, RC_INVALID, "--plan: expected the directory of a checkpoint");
+	if (r == 0) {
+		r = placement_describe(a->dir, gpus.n, memory, a->json, &out, &why);
+		fputs(buf_str(&out), stdout);
+		r = r ? DAEMON_UNAVAILABLE : DAEMON_OK;
+	} else {
+		r = DAEMON_USAGE;
+	}
+	if (r)
+		fprintf(stderr, "dsv4d: %s\n", buf_str(&why));
+	buf_fini(&out);
+	buf_fini(&why);
+	return r;
+}
+
 int main(int argc, char **argv)
 {
 	struct main_args a = { 0 };
@@ -148,7 +198,14 @@ int main(int argc, char **argv)
 		printf("dsv4d %s\n", PACKAGE_VERSION);
 		return DAEMON_OK;
 	}
+	if (!main_fits(&a))
+		return DAEMON_USAGE;
 	if (a.inspect)
 		return main_inspect(a.inspect, a.json);
-	return a.test ? main_test(&a) : daemon_run(&a.flags);
+	if (a.plan)
+		return main_plan(&a);
+	if (a.test)
+		return main_test(&a);
+	journal_use();
+	return daemon_run(&a.flags);
 }

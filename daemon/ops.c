@@ -149,6 +149,16 @@ int ops_open(struct ops **ret_o, struct loop *l)
 	return 0;
 }
 
+/* Under the lock. */
+static void ops_give_way(struct ops *o)
+{
+	if (o->running && o->running->yields)
+		atomic_store(&o->running->cancel, true);
+	list_each(j, &o->queue, struct ops_job, node)
+		if (j->yields)
+			atomic_store(&j->cancel, true);
+}
+
 int ops_submit(struct ops *o, struct ops_job *j, struct buf *why)
 {
 	int r = 0;
@@ -157,12 +167,24 @@ int ops_submit(struct ops *o, struct ops_job *j, struct buf *why)
 	if (o->quit || o->n_queued >= OPS_MAX_QUEUED) {
 		r = RC_BUSY;
 	} else {
+		if (!j->patient && !j->yields)
+			ops_give_way(o);
 		list_put(&o->queue, &j->node);
 		o->n_queued++;
 		must_zero(pthread_cond_signal(&o->wake));
 	}
 	lock_drop(&o->lock);
 	return r ? buf_why(why, r, "too many slow jobs are waiting") : 0;
+}
+
+bool ops_busy(struct ops *o)
+{
+	bool busy;
+
+	lock_take(&o->lock);
+	busy = o->running || o->n_queued > 0;
+	lock_drop(&o->lock);
+	return busy;
 }
 
 void ops_yield(struct ops *o)

@@ -19,6 +19,8 @@ struct ops_job {
 	void (*run)(struct ops_job *j);  /* on the ops thread; may block on anything */
 	void (*done)(struct ops_job *j); /* on the control thread; may free the job */
 	atomic_bool cancel;              /* set by the control thread; run() looks when it can */
+	bool yields;                     /* it is cancelled once another that is not patient has to wait for it */
+	bool patient;                    /* nobody waits for it */
 	struct list node;
 };
 
@@ -39,6 +41,8 @@ void ops_stop(struct ops *o);
 void ops_close(struct ops **o);
 /* RC_BUSY when OPS_MAX_QUEUED wait, or after ops_stop(). why NULL: nobody will read it. */
 int ops_submit(struct ops *o, struct ops_job *j, struct buf *why);
+/* Would a job submitted now have to wait for another? */
+bool ops_busy(struct ops *o);
 void ops_post(struct ops *o, struct ops_note *n);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * reload.c - reads the configuration again: all or nothing, live keys at once, the others named.
  * Threads: control. Locks: none. */
-#include "daemon/choices.h"
+#include "daemon/kernels/choices.h"
+#include "daemon/kernels/start.h"
 #include "daemon/serve.h"
 #include "engine/base/log.h"
 #include "engine/base/must.h"
@@ -31,6 +32,8 @@ static void reload_keys(struct daemon *d, struct conf *next, json_t *changed, js
 			continue;
 		d->conf.value[i] = next->value[i];
 		next->value[i] = old;
+		free(d->conf.live[i]);
+		d->conf.live[i] = NULL;
 	}
 }
 
@@ -108,39 +111,60 @@ static void reload_log(json_t *changed, json_t *restart)
 	free(b);
 }
 
-int daemon_reload(struct daemon *d, json_t **ret_changed, json_t **ret_restart, struct buf *why)
+/* The keys, and those that somebody holds a copy of are passed on. */
+static void reload_live(struct daemon *d, struct conf *next, json_t *changed, json_t *restart)
+{
+	const char *was = d->conf.value[CONF_log_level];
+	enum log_level level;
+
+	reload_keys(d, next, changed, restart);
+	if (d->conf.value[CONF_log_level] != was) {
+		must_zero(log_parse_level(conf_text(&d->conf, CONF_log_level), &level));
+		log_set_level(level);
+	}
+	if (d->engine)
+		must_zero(engine_speculate(d->engine, (int)conf_int(&d->conf, CONF_speculate), NULL));
+}
+
+static int reload_read(struct daemon *d, json_t **ret_told, struct buf *why)
 {
 	struct http_next *files;
-	json_t *changed, *restart;
+	json_t *changed, *restart, *keys;
 	struct conf next;
-	enum log_level level;
-	char *was;
 	int r = daemon_configure(d->flags, &next, why);
 
-	if (!r && (r = serve_reload(d, &files, why)))
+	/* What the next start would refuse is refused now. */
+	if (!r && ((r = serve_check(&next, why)) || (r = start_check(&next, why)) || (r = serve_reload(d, &files, why))))
 		conf_fini(&next);
 	if (r)
 		return r;
 	changed = json_array();
 	restart = json_array();
 	/* Numerics first: what follows cannot fail, and they can, by a limit of the model. */
-	r = reload_numerics(d, &next, changed, why);
-	serve_reload_end(d, &files, r == 0);
+	r = d->engine ? engine_can_speculate(d->engine, (int)conf_int(&next, CONF_speculate), why) : 0;
+	r = r ? r : reload_numerics(d, &next, changed, why);
+	keys = serve_reload_end(d, &files, r == 0);
 	if (!r) {
-		was = d->conf.value[CONF_log_level];
-		reload_keys(d, &next, changed, restart);
-		if (d->conf.value[CONF_log_level] != was) {
-			must_zero(log_parse_level(conf_text(&d->conf, CONF_log_level), &level));
-			log_set_level(level);
-		}
+		reload_live(d, &next, changed, restart);
 		reload_options(d, &next, changed);
 		reload_log(changed, restart);
-		*ret_changed = changed;
-		*ret_restart = restart;
+		*ret_told = json_pack("{s:o, s:o, s:o*}", "changed", changed, "restart", restart, "keys", keys);
+		must(*ret_told);
 	} else {
 		json_decref(changed);
 		json_decref(restart);
 	}
 	conf_fini(&next);
+	return r;
+}
+
+int daemon_reload(struct daemon *d, json_t **ret_told, struct buf *why)
+{
+	int r;
+
+	manager_reloading(&d->manager);
+	r = reload_read(d, ret_told, why);
+	if (d->manager.ready)
+		manager_ready(&d->manager); /* refused or not: it is over, and what was in force still is */
 	return r;
 }

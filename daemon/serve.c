@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  * serve.c - the HTTP server as the configuration wants it: checked before the model is read, started after.
  * Threads: control. Locks: none. */
+#include "api/http/keys.h"
 #include "daemon/serve.h"
-#include "daemon/tell.h"
+#include "daemon/tell/tell.h"
+#include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -34,6 +36,8 @@ static struct http_options serve_options(const struct conf *c, const char *tcp)
 		.max_connections_per_address = (int)conf_int(c, CONF_max_connections_per_address),
 		.max_body = (size_t)conf_int(c, CONF_max_body),
 		.idle = (double)conf_int(c, CONF_idle_timeout),
+		.unread = (double)conf_int(c, CONF_stall_timeout),
+		.repetition_guard = conf_yes(c, CONF_repetition_guard),
 		.keep_alive = keep_alive ? keep_alive : -1,
 	};
 }
@@ -42,19 +46,18 @@ static struct http_options serve_options(const struct conf *c, const char *tcp)
 static int serve_addresses(const struct conf *c, struct buf *tcp, char *path[DAEMON_MAX_UNIX], int *ret_n,
 			   struct buf *why)
 {
-	*ret_n = 0;
-	for (const char *s = conf_text(c, CONF_listen); *(s += strspn(s, " \t"));) {
-		size_t n = strcspn(s, " \t"), prefix = strlen(CONF_UNIX);
+	struct conf_address a;
 
-		if (strncmp(s, CONF_UNIX, prefix)) {
-			buf_add(tcp, s, n);
+	*ret_n = 0;
+	for (const char *s = conf_text(c, CONF_listen); conf_next_address(&s, &a);) {
+		if (!a.local) {
+			buf_add(tcp, a.text, a.n);
 			buf_addc(tcp, ' ');
 		} else if (*ret_n == DAEMON_MAX_UNIX) {
 			return buf_why(why, RC_CONFIG, "listen: more than %d Unix sockets", DAEMON_MAX_UNIX);
 		} else {
-			path[(*ret_n)++] = mem_strndup(s + prefix, n - prefix);
+			path[(*ret_n)++] = mem_strndup(a.text, a.n);
 		}
-		s += n;
 	}
 	return 0;
 }
@@ -87,22 +90,37 @@ static int serve_unix(struct daemon *d, const char *path, int *ret_fd, struct bu
 	return *ret_fd < 0 ? buf_why(why, -errno, "%s: %s", path, strerror(errno)) : 0;
 }
 
-int serve_start(struct daemon *d, struct buf *why)
+/* The sockets of `listen`: TCP addresses as a text, Unix sockets as descriptors. */
+static int serve_sockets(struct daemon *d, struct buf *tcp, int fd[DAEMON_MAX_UNIX], int *ret_n, struct buf *why)
 {
 	char *path[DAEMON_MAX_UNIX];
-	int fd[DAEMON_MAX_UNIX], n, n_fd = 0;
-	struct buf tcp = { 0 };
-	struct http_options o;
-	int r = serve_addresses(&d->conf, &tcp, path, &n, why);
+	int n, r = serve_addresses(&d->conf, tcp, path, &n, why);
 
 	for (int i = 0; i < n; i++) {
-		r = r ? r : serve_unix(d, path[i], &fd[n_fd], why);
-		n_fd += r == 0;
+		r = r ? r : serve_unix(d, path[i], &fd[*ret_n], why);
+		*ret_n += r == 0;
 		free(path[i]);
 	}
+	return r;
+}
+
+int serve_start(struct daemon *d, struct buf *why)
+{
+	struct manager *m = &d->manager;
+	int fd[MANAGER_MAX_SOCKETS], n = m->n_http, r = 0;
+	struct buf tcp = { 0 };
+	struct http_options o;
+
+	/* Where the service manager listens for us, `listen` says nothing. */
+	memcpy(fd, m->http, (size_t)n * sizeof *fd);
+	m->n_http = 0;
+	if (!n)
+		r = serve_sockets(d, &tcp, fd, &n, why);
 	o = serve_options(&d->conf, buf_str(&tcp));
 	o.fds = fd;
-	o.n_fds = n_fd;
+	o.n_fds = n;
+	keyhash_new_key(d->probe_key);
+	o.own_key = d->probe_key;
 	o.ask = tell_ask;
 	o.ask_arg = d;
 	/* What could be opened is closed by the end that now follows. */
@@ -126,9 +144,28 @@ int serve_reload(struct daemon *d, struct http_next **ret_next, struct buf *why)
 	return d->http ? http_next_read(d->http, &o, ret_next, why) : 0;
 }
 
-void serve_reload_end(struct daemon *d, struct http_next **next, bool use)
+/* An emptied file lets nobody in: rarely what was meant. */
+static json_t *serve_keys(const struct keys_change *c)
 {
-	if (*next && use)
-		http_next_use(d->http, next);
+	json_t *o = json_pack("{s:i, s:i, s:i, s:i}", "added", c->added, "removed", c->removed, "changed", c->changed,
+		"keys", c->now);
+
+	must(o);
+	log_event(LOG_LV_NOTICE, "keys_reloaded", "added=%d removed=%d changed=%d keys=%d", c->added, c->removed,
+		c->changed, c->now);
+	if (!c->now)
+		log_event(LOG_LV_WARN, "keys_empty", "why=%s",
+			LOGQ("the key file has no key: nobody may call until it has one and is read again"));
+	return o;
+}
+
+json_t *serve_reload_end(struct daemon *d, struct http_next **next, bool use)
+{
+	struct keys_change c;
+	json_t *told = NULL;
+
+	if (*next && use && http_next_use(d->http, next, &c))
+		told = serve_keys(&c);
 	http_next_free(next);
+	return told;
 }

@@ -14,6 +14,7 @@ void serve_stop(struct daemon *d);
 /* Reads the files again, for the server that runs; with 0, serve_reload_end() must follow, which uses
  * or drops them. */
 int serve_reload(struct daemon *d, struct http_next **ret_next, struct buf *why);
-void serve_reload_end(struct daemon *d, struct http_next **next, bool use);
+/* How the keys differ now, {added, removed, changed, keys}; NULL without keys or `use`. */
+json_t *serve_reload_end(struct daemon *d, struct http_next **next, bool use);
 
 #endif

@@ -207,3 +207,14 @@ int state_read(const struct state *s, const char *name, struct buf *ret, struct 
 	buf_fini(&path);
 	return r;
 }
+
+int state_set_aside(const struct state *s, const char *name, struct buf *why)
+{
+	struct buf aside = { 0 };
+	int r;
+
+	buf_printf(&aside, "%s.bad", name);
+	r = renameat(s->fd, name, s->fd, buf_str(&aside)) ? state_why(why, s->dir, name) : 0;
+	buf_fini(&aside);
+	return r;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * state.h - the state directory: what outlives a restart, the copies of plugins, and how the last run ended.
- * Threads: control opens and closes; state_write() and state_plugins() also on ops. Locks: none. */
+ * Threads: control opens and closes; state_write(), state_read() and state_plugins() also on ops. Locks: none. */
 #ifndef DAEMON_STATE_H
 #define DAEMON_STATE_H
 
@@ -10,8 +10,8 @@
 
 struct state;
 
-/* Makes what is missing of DIR and DIR/plugins (0700), empties the latter, and leaves the marker DIR/running, "PID UNCLEAN-ENDS".
- * -EBUSY when another daemon runs on it, else -errno; why names the path. */
+/* Makes what is missing of DIR and DIR/plugins (0700), empties the latter, and leaves the marker DIR/running, "PID
+ * UNCLEAN-ENDS". -EBUSY when another daemon runs on it, else -errno; why names the path. */
 int state_open(const char *dir, struct state **ret_s, struct buf *why);
 /* clean: the marker goes, so that the next start knows of an orderly end. NULL is fine. */
 void state_close(struct state **s, bool clean);
@@ -26,5 +26,7 @@ const char *state_plugins(const struct state *s);
 int state_write(const struct state *s, const char *name, const char *bytes, size_t len, struct buf *why);
 /* RC_TOO_LARGE, -ENOENT, -errno. */
 int state_read(const struct state *s, const char *name, struct buf *ret, struct buf *why);
+/* DIR/name becomes DIR/name.bad, which it replaces: for people to look at what was no use. -errno. */
+int state_set_aside(const struct state *s, const char *name, struct buf *why);
 
 #endif

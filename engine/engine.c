@@ -7,9 +7,11 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/engine_priv.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/inspect.h"
 #include "engine/serve/recall_put.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,13 +43,45 @@ size_t engine_memory_share(size_t n)
 	return (size_t)pages / n * (size_t)size;
 }
 
+size_t engine_work_share(const struct engine *e, size_t n)
+{
+	return device_is_gpu(e->device) ? e->device_free / n : engine_memory_share(n);
+}
+
+static void engine_opens(const struct engine_options *o, const char *stage)
+{
+	if (o->progress)
+		o->progress(o->progress_arg, stage);
+}
+
+static int engine_place(struct engine *e, const struct engine_options *o, struct buf *why)
+{
+	struct device_view v;
+	int rc;
+
+	if (!device_is_gpu(e->device))
+		return 0;
+	engine_opens(o, "copying weights to the GPU");
+	rc = model_place(e->model, e->device, why);
+	device_view(e->device, &v);
+	e->device_free = (size_t)v.free;
+	return rc;
+}
+
 static int engine_open_files(struct engine *e, const struct engine_options *o, struct buf *why)
 {
 	struct buf path = { 0 };
-	int rc = model_open(o->model_dir, &e->model, why);
+	int rc;
 
+	engine_opens(o, "mapping weights");
+	rc = model_open(o->model_dir, &e->model, why);
+	if (rc == 0 && o->mlock)
+		rc = checkpoint_lock(e->model->weights->checkpoint, why);
+	if (rc == 0)
+		rc = engine_place(e, o, why);
 	if (rc)
 		return rc;
+	engine_opens(o, "reading the tokenizer");
 	buf_printf(&path, "%s/tokenizer.json", o->model_dir);
 	rc = tokenizer_open(buf_str(&path), &e->tokenizer, why);
 	buf_fini(&path);
@@ -55,6 +89,14 @@ static int engine_open_files(struct engine *e, const struct engine_options *o, s
 		rc = buf_why(why, RC_MODEL, "tokenizer.json: %d tokens, config.json: vocab_size %d",
 			     tokenizer_vocab(e->tokenizer), e->model->config->vocab_size);
 	return rc;
+}
+
+/* Half of it, and never more than three eighths of memory: some is left for requests. */
+static size_t engine_repack_half(uint64_t bytes)
+{
+	size_t most = 3 * engine_memory_share(8);
+
+	return bytes / 2 < most ? (size_t)(bytes / 2) : most;
 }
 
 static int engine_env_init(struct engine *e, const struct engine_options *o, struct buf *why)
@@ -68,7 +110,9 @@ static int engine_env_init(struct engine *e, const struct engine_options *o, str
 	env->model = e->model;
 	env->tokenizer = e->tokenizer;
 	env->max_context = o->max_context ? o->max_context : own;
-	env->max_state = o->state_bytes ? o->state_bytes : engine_memory_share(2);
+	/* unlike weights of the mapping, copies are no memory that the system could take back */
+	e->repack_bytes = engine_repack_plan(e, o->repack);
+	env->max_state = o->state_bytes ? o->state_bytes : engine_work_share(e, 2) - engine_repack_half(e->repack_bytes);
 	env->think = tokenizer_added(e->tokenizer, "<think>");
 	env->think_end = tokenizer_added(e->tokenizer, "</think>");
 	rc = constraint_vocab_new(e->tokenizer, e->model->config->vocab_size, e->model->config->eos_id, &env->vocab);
@@ -96,12 +140,20 @@ static int engine_open_machinery(struct engine *e, const struct engine_options *
 	if (rc)
 		return rc;
 	rc = sampler_work_new(e->model->config->vocab_size, &e->work);
+	rc = rc ? rc : picking_new(e->model->config->vocab_size, e->sched.max_running, e->pool, &e->picking);
 	if (rc)
 		return buf_why(why, rc, "no memory to sample from %d tokens", e->model->config->vocab_size);
 	numerics_init(&e->numerics, NUMERICS_NATIVE, e->model->config->index_topk);
 	e->forward = forward_new(e->model, e->pool);
+	forward_keep_experts(e->forward, INT_MAX);
+	if (e->model->weights->mtp)
+		e->speculate = speculate_new(e->model, e->sched.max_running);
 	e->ring = ring_new(o->ring_requests ? o->ring_requests : ENGINE_RING_REQUESTS,
 			   o->ring_bytes ? o->ring_bytes : ENGINE_RING_BYTES);
+	rc = engine_repack_open(e, o, why);
+	if (rc)
+		return rc;
+	engine_repack_set(e, e->kset);
 	e->max_queued = o->max_queued ? o->max_queued : ENGINE_MAX_QUEUED;
 	return 0;
 }
@@ -140,14 +192,18 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 	e->items = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->items);
 	e->names = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->names);
 	e->count.epoch = 1;
+	e->device = o->device ? o->device : device_cpu();
 	e->request_timeout = o->request_timeout;
+	e->pin = o->pin;
 	e->env.wake = engine_wake;
 	e->env.wake_arg = e;
 	e->name = o->model_name ? mem_strdup(o->model_name) : engine_dir_name(o->model_dir);
 	e->aliases = mem_strdup(o->model_aliases ? o->model_aliases : "");
 	rc = engine_open_files(e, o, why);
 	rc = rc ? rc : engine_env_init(e, o, why);
+	engine_opens(o, "opening the prefix cache");
 	rc = rc ? rc : engine_cache_open(e, o, why);
+	engine_opens(o, "starting threads");
 	rc = rc ? rc : engine_open_machinery(e, o, why);
 	if (rc == 0 && (rc = -pthread_create(&e->thread, NULL, engine_thread_main, e)) != 0)
 		rc = buf_why(why, rc, "cannot start the engine thread");
@@ -182,7 +238,10 @@ void engine_close(struct engine **pe)
 	free(e->items);
 	free(e->names);
 	forward_free(&e->forward);
+	speculate_free(&e->speculate);
+	picking_free(&e->picking);
 	sampler_work_free(&e->work);
+	repack_stop(&e->repack);
 	kset_unpin(&e->kset);
 	kset_unpin(&e->repin);
 	shadow_unref(&e->shadow);
@@ -253,8 +312,18 @@ void gen_sampling_init(const struct engine *e, struct gen_sampling *s)
 
 /* ---- submitting ---- */
 
-/* May a request be queued now? Under the lock. */
-static int engine_admits(const struct engine *e, struct buf *why)
+/* How many more may come: into the places that are free of the running and of the queue, less those held. Who is queued
+ * goes to a free place as soon as the engine's thread looks. */
+static int engine_room(const struct engine *e)
+{
+	int places = e->sched.max_running - e->count.running;
+
+	must(lock_held(&e->lock));
+	return (places > 0 ? places : 0) + e->max_queued - e->count.queued - e->reserved;
+}
+
+/* May a request be queued now, in a place of its own or one that is reserved? Under the lock. */
+static int engine_admits(const struct engine *e, bool reserved, struct buf *why)
 {
 	const struct engine_status *s = &e->count;
 
@@ -263,34 +332,52 @@ static int engine_admits(const struct engine *e, struct buf *why)
 		return buf_why(why, RC_NOT_READY, "the engine has stopped: %s", s->why_failed);
 	if (s->draining)
 		return buf_why(why, RC_DRAINING, "the server is draining: it takes no new requests now");
-	if (s->queued >= e->max_queued)
+	must(!reserved || e->reserved > 0);
+	if (!reserved && engine_room(e) < 1)
 		return buf_why(why, RC_BUSY, "%d requests are waiting already", s->queued);
 	return 0;
 }
 
-static int engine_pin(struct engine *e, struct request_pins *ret_p, struct buf *why)
+static void engine_pin_what(struct engine *e, const struct generation_spec *spec, struct request_pins *ret_p)
+{
+	struct request_pins p = { .kset = e->kset, .numerics = e->numerics, .epoch = e->count.epoch,
+				  .speculate = e->count.speculate };
+
+	must(lock_held(&e->lock));
+	p.own = spec->set || spec->numerics;
+	if (spec->set)
+		p.kset = spec->set;
+	if (spec->numerics)
+		p.numerics = *spec->numerics;
+	if (p.own && engine_other_numbers(e->kset, &e->numerics, p.kset, &p.numerics))
+		p.epoch = 0;
+	kset_pin(p.kset);
+	*ret_p = p;
+}
+
+static int engine_pin(struct engine *e, const struct generation_spec *spec, struct request_pins *ret_p, struct buf *why)
 {
 	int rc;
 
 	lock_take(&e->lock);
-	rc = engine_admits(e, why);
+	rc = engine_admits(e, spec->reserved, why);
 	if (rc == 0)
-		*ret_p = (struct request_pins){ .kset = kset_pin(e->kset), .numerics = e->numerics,
-						.epoch = e->count.epoch };
+		engine_pin_what(e, spec, ret_p);
 	lock_drop(&e->lock);
 	return rc;
 }
 
 /* The ring has the request before the thread does: it may finish before this returns. */
-static int engine_queue(struct engine *e, struct request *r, struct buf *why)
+static int engine_queue(struct engine *e, struct request *r, bool reserved, struct buf *why)
 {
 	int rc;
 
 	if (!ring_put(e->ring, r->rec))
 		return buf_why(why, RC_BUSY, "what is running and waiting has too long prompts to take one more");
 	lock_take(&e->lock);
-	rc = engine_admits(e, why);
+	rc = engine_admits(e, reserved, why);
 	if (rc == 0) {
+		e->reserved -= reserved;
 		list_put(&e->incoming, &r->task.link);
 		list_put(&e->live, &r->live);
 		e->count.requests++;
@@ -309,7 +396,7 @@ static int engine_try_submit(struct engine *e, const struct generation_spec *spe
 	struct request_pins pins = { 0 };
 	struct generation *g;
 	struct request *r;
-	int rc = engine_pin(e, &pins, why);
+	int rc = engine_pin(e, spec, &pins, why);
 
 	if (rc)
 		return rc;
@@ -322,7 +409,7 @@ static int engine_try_submit(struct engine *e, const struct generation_spec *spe
 	request_cache_lookup(r);
 	/* Before the engine thread knows of it: notify may be called at once. */
 	*ret_g = g;
-	rc = engine_queue(e, r, why);
+	rc = engine_queue(e, r, spec->reserved, why);
 	if (rc) {
 		*ret_g = NULL;
 		generation_unref(&g);
@@ -339,6 +426,35 @@ int engine_submit(struct engine *e, const struct generation_spec *spec, struct g
 	if (rc)
 		tally_refused(&e->tally, rc);
 	return rc;
+}
+
+int engine_reserve(struct engine *e, int n, struct buf *why)
+{
+	int rc, queued, most = e->sched.max_running + e->max_queued;
+
+	must(n > 0);
+	if (n > most)
+		return buf_why(why, RC_INVALID,
+			       "%d at once, and no more than %d may ever run and wait (max_running, max_queued)", n, most);
+	lock_take(&e->lock);
+	rc = engine_admits(e, false, why);
+	queued = e->count.queued;
+	if (rc == 0 && engine_room(e) < n)
+		rc = buf_why(why, RC_BUSY, "%d requests are waiting already: there is no place for %d more", queued, n);
+	if (rc == 0)
+		e->reserved += n;
+	lock_drop(&e->lock);
+	if (rc)
+		tally_refused(&e->tally, rc);
+	return rc;
+}
+
+void engine_unreserve(struct engine *e, int n)
+{
+	lock_take(&e->lock);
+	must(n >= 0 && e->reserved >= n);
+	e->reserved -= n;
+	lock_drop(&e->lock);
 }
 
 static void engine_set_draining(struct engine *e, int draining)
@@ -366,9 +482,18 @@ void engine_status(struct engine *e, struct engine_status *ret_s)
 	*ret_s = e->count;
 	lock_drop(&e->lock);
 	ret_s->state_bytes = atomic_load(&e->state_bytes);
+	ret_s->kernels = atomic_load(&pool_running(e->pool)->kernels);
 	ret_s->n_threads = pool_threads(e->pool);
+	ret_s->max_running = e->sched.max_running;
+	if (e->repack)
+		repack_view(e->repack, &ret_s->repack);
 	if (atomic_load(&e->busy))
 		ret_s->step_age = (double)(clock_ns() - atomic_load(&e->step_end_ns)) * 1e-9;
+}
+
+const struct running *engine_running(const struct engine *e)
+{
+	return pool_running(e->pool);
 }
 
 void engine_tally(struct engine *e, struct tally_view *ret_v)

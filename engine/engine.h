@@ -8,8 +8,12 @@
 #include "engine/base/buf.h"
 #include "engine/gen.h"
 #include "engine/serve/generation.h"
+#include "engine/serve/loopguard.h"
 #include "engine/checkpoint/inspect.h"
+#include "engine/device/device.h"
+#include "engine/device/device_list.h"
 #include "engine/beside/compare.h"
+#include "engine/beside/explain.h"
 #include "engine/cache/cache.h"
 #include "engine/cache/cache_disk.h"
 #include "engine/cache/cache_dump.h"
@@ -18,6 +22,9 @@
 #include "engine/model/kset.h"
 #include "engine/checkpoint/model_config.h"
 #include "engine/model/numerics.h"
+#include "engine/model/placement.h"
+#include "engine/model/pool.h"
+#include "engine/model/repack.h"
 #include "engine/model/running.h"
 #include "engine/beside/shadow.h"
 #include "engine/plugin/plugin_map.h"
@@ -26,22 +33,32 @@
 #include "engine/serve/record.h"
 #include "engine/serve/spec_render.h"
 #include "engine/serve/tally.h"
+#include "engine/text/token_find.h"
 #include "engine/text/tokenizer.h"
 
 #include <stdatomic.h>
 
 struct engine;
 
+/* Copies of FP4 experts in place of their native form in memory (model/repack.h). AUTO: where all weights take at most
+ * three quarters of memory, while a kernel for AVX-512 computes the experts. */
+enum engine_repack { ENGINE_REPACK_NO, ENGINE_REPACK_YES, ENGINE_REPACK_AUTO };
+
 struct engine_options {
 	const char *model_dir;
+	struct device *device;    /* where it computes; outlives the engine; NULL: the CPU */
 	const char *model_name;   /* NULL: the directory's last component */
 	const char *model_aliases; /* other names, separated by blanks, a final * for any rest; NULL: none */
 	int n_threads;            /* 0: one per available CPU */
+	enum pool_pin pin;        /* where they may run; zero: anywhere */
+	enum engine_repack repack; /* copies of FP4 experts that kernels read faster; zero: none */
+	bool mlock;               /* what is read of the weights stays in memory */
 	int prefill_chunk;        /* tokens per prefill step; 0: default 512 */
 	int max_context;          /* 0: the model's own limit */
 	int max_running;          /* requests computed at once; 0: default 64 */
-	int max_queued;           /* requests waiting; more are RC_BUSY; 0: default 256 */
-	size_t state_bytes;       /* KV and compressor state of all requests; 0: half of all memory */
+	int max_queued;           /* requests waiting while no place is free; more are RC_BUSY; 0: default 256 */
+	/* All memory: of the host, or what a GPU has left beside the weights. */
+	size_t state_bytes;       /* KV and compressor state of all requests; 0: half of all memory, less repacked experts */
 	size_t cache_bytes;       /* prefix cache in memory; SIZE_MAX: an eighth of all memory; 0: off */
 	const char *cache_dir;    /* prefix cache on disk; NULL or empty: none. One that fails is left out */
 	size_t cache_disk_bytes, cache_write_rate; /* cache_disk.h */
@@ -50,6 +67,9 @@ struct engine_options {
 	int request_timeout;      /* seconds that a request may take, from its submission on; 0: no limit */
 	int ring_requests;        /* finished requests kept for inspection; 0: default 256 */
 	size_t ring_bytes;        /* and their bytes; 0: default 64 MiB */
+	/* Told what opening does now, a literal, at each sign of progress; NULL: nobody. On the opening thread. */
+	void (*progress)(void *arg, const char *stage);
+	void *progress_arg;
 };
 
 /* Opens the model, starts the pool and the engine thread. `why` names file, tensor, expected and found.
@@ -79,6 +99,11 @@ void gen_sampling_init(const struct engine *e, struct gen_sampling *s);
 int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
 		  struct buf *why);
 
+/* Holds n places in the queue, for requests that are to come all or none: each is then submitted with spec.reserved, and
+ * the places of those that do not come are given back with engine_unreserve(). RC_INVALID when the queue never has so
+ * many, RC_BUSY when it does not now, RC_DRAINING, RC_NOT_READY. */
+int engine_reserve(struct engine *e, int n, struct buf *why);
+void engine_unreserve(struct engine *e, int n);
 /* Stops admitting (RC_DRAINING); running requests go on. engine_resume undoes it. */
 void engine_drain(struct engine *e);
 void engine_resume(struct engine *e);
@@ -97,7 +122,8 @@ struct kset *engine_kset(struct engine *e);
  * epoch starts when either gives other numbers than before.
  * at_step: running and queued requests go on with the new set from their next step, if nothing tells the two apart:
  * every slot of the active set, and of the set that any request runs under, has the new one's numerics tag, and
- * every request's numerics are the new ones. Else RC_INVALID, and why says what differs. */
+ * every request's numerics are the new ones. Requests that brought a set or numerics go on with those. Else RC_INVALID,
+ * and why says what differs. */
 int engine_activate(struct engine *e, struct kset **ks, const struct numerics *n, bool at_step, struct buf *why);
 /* The same, with one thing more. keep_cache, for experiments: if the numbers change, requests under the new ones go
  * on from what the cache has in memory under those before (cache_keep()), until the next change without it. */
@@ -108,6 +134,12 @@ struct engine_change {
 int engine_change(struct engine *e, struct kset **ks, const struct engine_change *change, struct buf *why);
 /* Are rows of other numbers gone on from? Then *ret_across gets across which change. */
 bool engine_cache_kept(struct engine *e, struct buf *ret_across);
+
+/* Speculation (serve/speculate.h) for requests submitted from now on: n drafts in each of their steps, at most; 0: none.
+ * Changes no answer and no bit of its logits. RC_INVALID beyond SPECULATE_MAX, RC_UNSUPPORTED for a model without a draft
+ * block. _can_ says the same and changes nothing. */
+int engine_can_speculate(const struct engine *e, int n, struct buf *why);
+int engine_speculate(struct engine *e, int n, struct buf *why);
 
 /* A kernel that was believed was disproved (disproved.h), so every identity is another: the epoch rises. */
 void engine_numbers_changed(struct engine *e);
@@ -134,9 +166,23 @@ struct engine_compare_options {
 int engine_compare(struct engine *e, const struct engine_compare_options *o, struct compare_result *ret_r,
 	struct buf *why);
 
+/* Explain (explain.h): the tokens through one set, or two one after the other, as compare does it. */
+struct engine_explain_options {
+	struct compare_side side[2]; int n_side;
+	const int32_t *tokens; int n_tokens, n_prompt;
+	/* Who asks, if not the last: explain_options. A second side is asked where the first one's best was. */
+	int first, n_span; const struct explain_span *span;
+	int seconds;              /* as above */
+	const atomic_bool *cancel;
+	void (*progress)(void *arg, int64_t done, int64_t total); void *arg;
+};
+/* ret_r[n_side], each explain_result_fini() after use. As explain_run(), and RC_TIMEOUT, RC_TOO_LARGE. */
+int engine_explain(struct engine *e, const struct engine_explain_options *o, struct explain_result *ret_r,
+	struct buf *why);
+
 struct engine_status {
 	int running, queued, draining, failed; /* failed: the engine stopped for good; see why_failed */
-	uint64_t steps;
+	uint64_t steps, kernels;  /* kernels begun: goes on inside a step too, and stands still while one hangs */
 	uint64_t epoch;           /* rises when the numbers change that the next request gets: cache_numbers.h */
 	/* The active set since it was activated: steps that it ran in whole or in part, forward passes of it that a
 	 * kernel failed. And such passes of any set, since the start. */
@@ -145,10 +191,13 @@ struct engine_status {
 	uint64_t prompt_tokens, cached_tokens, generated_tokens;
 	double step_age;          /* seconds since the last step ended; 0 when idle */
 	size_t state_bytes;       /* KV and compressor state of live sequences */
-	int n_threads;
+	struct repack_view repack; /* n_total 0: nothing is repacked */
+	int n_threads, max_running, speculate;
 	char why_failed[256];
 };
 void engine_status(struct engine *e, struct engine_status *ret_s);
+/* Which kernel its threads are in; lives as long as the engine. */
+const struct running *engine_running(const struct engine *e);
 /* What it has done since it was opened (tally.h); counts that engine_status() has are not here again. */
 void engine_tally(struct engine *e, struct tally_view *ret_v);
 

@@ -75,6 +75,8 @@ static int engine_may_repin(struct engine *e, const struct kset *ks, const struc
 
 		if (rc)
 			return rc;
+		if (r->own)
+			continue;
 		snprintf(whose, sizeof whose, "the set of request %s", generation_id(r->gen));
 		rc = engine_slots_differ(r->kset, ks, whose, why);
 		rc = rc ? rc : engine_numerics_differ(&r->task.numerics, n, whose, why);
@@ -84,8 +86,7 @@ static int engine_may_repin(struct engine *e, const struct kset *ks, const struc
 
 /* ---- changing ---- */
 
-/* Does the cache's identity of the numbers differ? */
-static bool engine_other_numbers(const struct kset *a, const struct numerics *na, const struct kset *b,
+bool engine_other_numbers(const struct kset *a, const struct numerics *na, const struct kset *b,
 	const struct numerics *nb)
 {
 	uint8_t ida[32], idb[32];
@@ -113,6 +114,27 @@ int engine_numerics_set(struct engine *e, const char *name, const char *value, s
 	return rc;
 }
 
+int engine_can_speculate(const struct engine *e, int n, struct buf *why)
+{
+	if (n < 0 || n > SPECULATE_MAX)
+		return buf_why(why, RC_INVALID, "speculate: %d is outside 0 to %d", n, SPECULATE_MAX);
+	if (n && !e->speculate)
+		return buf_why(why, RC_UNSUPPORTED, "speculate: the model has no draft block that this engine runs");
+	return 0;
+}
+
+int engine_speculate(struct engine *e, int n, struct buf *why)
+{
+	int rc = engine_can_speculate(e, n, why);
+
+	if (rc)
+		return rc;
+	lock_take(&e->lock);
+	e->count.speculate = n;
+	lock_drop(&e->lock);
+	return 0;
+}
+
 void engine_numbers_changed(struct engine *e)
 {
 	lock_take(&e->lock);
@@ -134,8 +156,8 @@ static struct kset *engine_install(struct engine *e, struct kset *ks, const stru
 	return old;
 }
 
-/* Every request that lives goes on with the set just installed. Returns the set that some were to go on with
- * before and now never run under, to be unpinned as above. */
+/* Every request that lives, but for those that brought their own, goes on with the set just installed. Returns the set
+ * that some were to go on with before and now never run under, to be unpinned as above. */
 static struct kset *engine_mark_all(struct engine *e)
 {
 	struct kset *old = e->repin;
@@ -143,7 +165,7 @@ static struct kset *engine_mark_all(struct engine *e)
 	e->repin = list_empty(&e->live) ? NULL : kset_pin(e->kset);
 	e->repin_epoch = e->count.epoch;
 	list_each(r, &e->live, struct request, live)
-		r->repin = true;
+		r->repin = !r->own;
 	/* Else a request that waits for its consumer would hold the old set until it is read again. */
 	e->woken = true;
 	must_zero(pthread_cond_signal(&e->cond));
@@ -198,6 +220,14 @@ bool engine_cache_kept(struct engine *e, struct buf *ret_across)
 
 /* ---- changing both ---- */
 
+static void engine_tell_repack(struct engine *e)
+{
+	struct kset *ks = engine_kset(e);
+
+	engine_repack_set(e, ks);
+	kset_unpin(&ks);
+}
+
 int engine_activate(struct engine *e, struct kset **ks, const struct numerics *n, bool at_step, struct buf *why)
 {
 	return engine_change(e, ks, &(struct engine_change){ .numerics = n, .at_step = at_step }, why);
@@ -225,6 +255,7 @@ int engine_change(struct engine *e, struct kset **ks, const struct engine_change
 	lock_drop(&e->lock);
 	if (rc == 0)
 		engine_kept_apply(e, change->keep_cache, &kept);
+	engine_tell_repack(e);
 	buf_fini(&kept.names);
 	kset_unpin(&old);
 	kset_unpin(&skipped);
@@ -238,9 +269,9 @@ void engine_set_ran(struct engine *e, const struct kset *ks, int rc)
 	struct engine_status *s = &e->count;
 
 	lock_take(&e->lock);
-	s->kernel_failures += rc == RC_KERNEL;
+	s->kernel_failures += rc == RC_KERNEL || rc == RC_DEVICE;
 	if (ks == e->kset) {
-		s->set_failures += rc == RC_KERNEL;
+		s->set_failures += rc == RC_KERNEL || rc == RC_DEVICE;
 		s->set_steps += rc == 0 && e->set_seen != s->steps + 1;
 		if (rc == 0)
 			e->set_seen = s->steps + 1;

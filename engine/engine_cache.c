@@ -36,7 +36,7 @@ int engine_cache_open(struct engine *e, const struct engine_options *o, struct b
 	struct cache_options c = {
 		.layout = &e->model->layout,
 		.model_id = e->model_id,
-		.bytes = o->cache_bytes == SIZE_MAX ? engine_memory_share(8) : o->cache_bytes,
+		.bytes = o->cache_bytes == SIZE_MAX ? engine_work_share(e, 8) : o->cache_bytes,
 		.ready = e->env.wake,
 		.ready_arg = e->env.wake_arg,
 	};

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: MIT
  * engine_compare.c - a comparison of two sets on the open model, beside the running engine, bounded in memory and time.
  * Threads: ops (or any other that may take long), with a pool of its own. Locks: none. */
-#include "engine/base/clock.h"
 #include "engine/base/rc.h"
+#include "engine/engine_limit.h"
 #include "engine/engine_priv.h"
 #include "engine/model/model.h"
 
 struct engine_compare {
 	const struct engine_compare_options *o;
-	long long deadline_ns;         /* 0: none */
-	bool late;
+	struct engine_limit limit;
 };
 
 static bool engine_compare_stop(void *arg)
 {
 	struct engine_compare *c = arg;
 
-	c->late = c->deadline_ns && clock_ns() > c->deadline_ns;
-	return c->late || (c->o->cancel && atomic_load(c->o->cancel));
+	return engine_limit_reached(&c->limit);
 }
 
 static void engine_compare_progress(void *arg, int64_t done, int64_t total)
@@ -70,11 +68,8 @@ int engine_compare(struct engine *e, const struct engine_compare_options *o, str
 	rc = pool_new(threads > 0 ? threads : 1, &c.pool);
 	if (rc)
 		return buf_why(why, rc, "cannot start %d threads", threads);
-	if (o->seconds > 0)
-		ec.deadline_ns = clock_ns() + o->seconds * 1000000000LL;
+	engine_limit_begin(&ec.limit, o->seconds, o->cancel);
 	rc = compare_run(&c, ret_r, why);
 	pool_free(&c.pool);
-	if (rc == RC_CANCELLED && ec.late)
-		return buf_why(why, RC_TIMEOUT, "the comparison took more than %d s", o->seconds);
-	return rc == RC_CANCELLED ? buf_why(why, rc, "the comparison was cancelled") : rc;
+	return engine_limit_why(&ec.limit, rc, "the comparison", why);
 }

@@ -8,6 +8,7 @@
 #include "engine/base/sha256.h"
 #include "engine/engine.h"
 #include "engine/model/forward.h"
+#include "engine/serve/picking.h"
 #include "engine/serve/request.h"
 #include "engine/serve/ring.h"
 #include "engine/serve/tally.h"
@@ -19,8 +20,14 @@ struct engine {
 	/* Fixed after engine_open. */
 	char *name, *aliases;
 	struct model *model;
+	struct device *device;
+	size_t device_free;        /* bytes of a GPU beside the weights; 0 for the CPU */
 	struct tokenizer *tokenizer;
 	struct pool *pool;
+	struct repack *repack;     /* NULL: nothing is repacked */
+	uint64_t repack_bytes;     /* what the copies will take */
+	bool repack_auto;
+	enum pool_pin pin;         /* of the pool and the engine thread */
 	struct request_env env;
 	struct ring *ring;
 	struct cache *cache;
@@ -28,20 +35,23 @@ struct engine {
 	struct buf cache_disk_why;
 	char model_id[SHA256_HEX];
 	int request_timeout;       /* seconds; 0: none */
-	int max_queued;
+	int max_queued, reserved;  /* reserved: places in the queue for which requests are to come; under the lock */
 	double recompute_patience; /* seconds */
 	pthread_t thread;
 	bool started;
 
 	/* The engine thread's. */
 	struct forward *forward;
+	struct speculate *speculate; /* NULL: the model has no draft block */
 	struct scheduler sched;
 	struct forward_item *items; /* [max_running], the batch being run */
 	struct sampler_work *work;
+	struct picking *picking;
 	float *logits;             /* [n_logits][vocab] */
 	int n_logits;
 	int bad_runs;              /* forward passes that failed by a kernel, since the last that did not */
 	bool broken;               /* no forward pass any more */
+	int broken_rc;             /* what requests end with then */
 	struct shadow *shadow_now; /* the step's, a reference; NULL: none */
 	const char **names;        /* [max_running] ids of the batch's requests, for the shadow */
 
@@ -71,11 +81,16 @@ struct engine {
 
 /* An n-th of all memory. Of all, since free pages alone would be few on a machine that caches the model's files. */
 size_t engine_memory_share(size_t n);
+/* The same of what sequences and the cache lie in. */
+size_t engine_work_share(const struct engine *e, size_t n);
 
 /* The engine thread. */
 void *engine_thread_main(void *e);
 
-/* engine_activate.c, for the engine thread: a forward pass of ks ended with rc; ks is still pinned. */
+/* engine_activate.c: does the cache's identity of the numbers differ? */
+bool engine_other_numbers(const struct kset *a, const struct numerics *na, const struct kset *b,
+	const struct numerics *nb);
+/* For the engine thread: a forward pass of ks ended with rc; ks is still pinned. */
 void engine_set_ran(struct engine *e, const struct kset *ks, int rc);
 /* And between two steps: the requests that are to go on with another set do so. */
 void engine_repin(struct engine *e);
@@ -91,5 +106,11 @@ void engine_cache_close(struct engine *e);
 void engine_shadow_begin(struct engine *e);
 const struct forward_watch *engine_shadow_watch(struct engine *e, const struct kset *ks);
 void engine_shadow_end(struct engine *e);
+
+/* engine_repack.c: bytes that copies of experts will take, 0 when there are to be none; starts the thread that makes
+ * them; says which set is in force. */
+uint64_t engine_repack_plan(const struct engine *e, enum engine_repack mode);
+int engine_repack_open(struct engine *e, const struct engine_options *o, struct buf *why);
+void engine_repack_set(struct engine *e, const struct kset *ks);
 
 #endif

@@ -7,6 +7,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/engine_priv.h"
+#include "engine/serve/request_answer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ static void engine_end(struct engine *e, struct request *r, struct request_end *
 	e->count.finished++;
 	e->count.cancelled += end->finish == GEN_CANCELLED;
 	e->count.errors += end->finish == GEN_ERROR;
+	e->woken = true; /* its place is free: whoever waits is looked at before the thread sleeps */
 	lock_drop(&e->lock);
 	request_tell(r, end);
 	request_free(&r);
@@ -117,13 +119,14 @@ static void engine_reap_all(struct engine *e, struct list *queue)
 static void engine_fail_all(struct engine *e, struct list *queue)
 {
 	while (!list_empty(queue))
-		engine_fail_request(e, engine_first(queue), RC_KERNEL, e->count.why_failed);
+		engine_fail_request(e, engine_first(queue), e->broken_rc, e->count.why_failed);
 }
 
 /* Nothing can be computed any more: says so, and to every request. */
-static void engine_break(struct engine *e, const char *why)
+static void engine_break(struct engine *e, int rc, const char *why)
 {
 	e->broken = true;
+	e->broken_rc = rc;
 	lock_take(&e->lock);
 	e->count.failed = 1;
 	snprintf(e->count.why_failed, sizeof e->count.why_failed, "%s", why);
@@ -249,25 +252,21 @@ static void engine_tally_token(struct engine *e, struct request *r, int reasonin
 	r->token_ns = now;
 }
 
-/* The request's tokens were computed; the next one is sampled if they were the last of its prompt, or
- * decoding. */
-static void engine_advance(struct engine *e, struct request *r, int n, const float *logits)
+/* The request's next token is sampled from logits. False: it was the last. */
+static bool engine_sample(struct engine *e, struct request *r, const float *logits)
 {
 	int reasoning = r->usage.reasoning_tokens;
 	struct request_end end;
 	bool ended;
 
-	request_computed(r, n);
-	if (!logits) {
-		request_cache_publish(r);
-		engine_measure(e, r);
-		return;
-	}
 	lock_take(&e->lock);
 	e->count.generated_tokens++;
 	lock_drop(&e->lock);
-	ended = request_sample(r, e->work, logits, &end);
+	ended = request_answer_sample(r, e->work, logits, &end);
 	engine_tally_token(e, r, r->usage.reasoning_tokens - reasoning);
+	if (r->looped)
+		tally_looped(&e->tally, loopguard_loop(r->guard));
+	r->looped = false;
 	if (ended) {
 		/* Before the end is told: the next turn may come at once. */
 		if (end.finish != GEN_ERROR) {
@@ -280,6 +279,45 @@ static void engine_advance(struct engine *e, struct request *r, int n, const flo
 		request_cache_publish(r);
 		engine_measure(e, r);
 	}
+	return !ended;
+}
+
+/* The n tokens fed were one and drafts: from one to the next the answer goes as if each had been fed alone, until it is
+ * another than the draft. Returns how many stand; 0: the request ended. */
+static int engine_decode(struct engine *e, struct request *r, int n, const float *logits)
+{
+	size_t vocab = (size_t)e->model->config->vocab_size;
+	int stand = 1;
+
+	r->task.drafts = 0;
+	r->usage.drafted_tokens += n - 1;
+	tally_drafts(&e->tally, n - 1, 0);
+	for (;; stand++) {
+		int32_t draft = stand < n ? r->next[stand] : -1;
+
+		request_computed(r, 1);
+		if (!engine_sample(e, r, logits + (size_t)(stand - 1) * vocab))
+			return 0;
+		if (r->next[0] != draft)
+			return stand;
+		sequence_commit(r->seq, 1);
+		r->usage.accepted_tokens++;
+		tally_drafts(&e->tally, 0, 1);
+	}
+}
+
+/* The request's n tokens were computed; the next one is sampled if they were the last of its prompt, or decoding.
+ * Returns as engine_decode(). */
+static int engine_advance(struct engine *e, struct request *r, const struct forward_item *f, const float *logits)
+{
+	if (r->task.left == 0)
+		return engine_decode(e, r, f->n, logits);
+	request_computed(r, f->n);
+	if (f->n_logits)
+		return engine_sample(e, r, logits) ? f->n : 0;
+	request_cache_publish(r);
+	engine_measure(e, r);
+	return f->n;
 }
 
 /* The forward pass over items [0, n), which agree in set and numerics. Changes nothing when it fails. */
@@ -287,7 +325,8 @@ static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct 
 			  struct buf *why)
 {
 	const struct sched_task *head = item[0].task;
-	struct forward_batch b = { .kset = head->kset, .numerics = &head->numerics, .phase = phase };
+	struct forward_batch b = { .kset = head->kset, .numerics = &head->numerics, .phase = phase,
+				   .drafts = phase == DSV4_DECODE };
 	struct forward_item *f = e->items;
 	int i, n_logits = 0, rc;
 
@@ -295,16 +334,17 @@ static int engine_forward(struct engine *e, enum dsv4_phase phase, const struct 
 		struct request *r = engine_request(item[i].task);
 
 		f[i] = (struct forward_item){ .seq = r->seq, .tokens = request_tokens(r), .n = item[i].n };
-		f[i].n_logits = item[i].task->left == 0 || item[i].n == item[i].task->left;
+		f[i].n_logits = b.drafts ? item[i].n : item[i].n == item[i].task->left;
 		n_logits += f[i].n_logits;
 		e->names[i] = generation_id(r->gen);
 	}
 	rc = engine_logits(e, n_logits);
 	if (rc)
-		return buf_why(why, rc, "no memory for the logits of %d requests", n_logits);
+		return buf_why(why, rc, "no memory for the logits of %d tokens", n_logits);
 	b.item = f;
 	b.n_item = n;
 	b.logits = n_logits ? e->logits : NULL;
+	b.tap = e->speculate ? speculate_begin(e->speculate, item, n) : NULL;
 	b.watch = engine_shadow_watch(e, b.kset);
 	b.name = e->names;
 	return forward_run(e->forward, &b, why);
@@ -319,32 +359,77 @@ static void engine_tally_batch(struct engine *e, enum dsv4_phase phase, const st
 	tally_batch(&e->tally, phase, n, tokens);
 }
 
-/* Runs items [0, n) together. When that fails, each alone: only the one at fault is to fail. */
+/* Does the engine answer for it? Not where all the requests brought their own kernels. */
+static bool engine_answers(const struct sched_item *item, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!engine_request(item[i].task)->own)
+			return true;
+	return false;
+}
+
+/* Picks the next token of each item whose logits were computed, of one with drafts the first; engine_advance() passes
+ * it on. */
+static void engine_pick(struct engine *e, const struct sched_item *item, int n)
+{
+	const float *logits = e->logits;
+
+	for (int i = 0; i < n; i++) {
+		if (e->items[i].n_logits > 0)
+			picking_add(e->picking, engine_request(item[i].task), logits);
+		logits += (size_t)e->items[i].n_logits * (size_t)e->model->config->vocab_size;
+	}
+	picking_run(e->picking);
+}
+
+/* The forward pass over items [0, n) succeeded: each goes on with its logits, and gets drafts of what comes next. */
+static void engine_ran(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n)
+{
+	const struct kset *ks = item->task->kset; /* requests may end; who has drafts made has it pinned */
+	const float *logits = e->logits;
+	int rc;
+
+	engine_pick(e, item, n);
+	for (int i = 0; i < n; i++) {
+		int stand = engine_advance(e, engine_request(item[i].task), &e->items[i], logits);
+
+		logits += (size_t)e->items[i].n_logits * (size_t)e->model->config->vocab_size;
+		if (e->speculate)
+			speculate_stand(e->speculate, i, stand);
+	}
+	rc = e->speculate ? speculate_draft(e->speculate, e->forward, e->work, phase, NULL) : 0;
+	if (rc)
+		engine_set_ran(e, ks, rc);
+}
+
+/* Runs items [0, n) together. When that fails, each alone: only the one at fault is to fail. And one with drafts without
+ * them first: they are nobody's fault. */
 static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n)
 {
-	size_t vocab = (size_t)e->model->config->vocab_size;
 	struct buf why = { 0 };
-	int rc = engine_forward(e, phase, item, n, &why), i, at = 0;
+	int rc = engine_forward(e, phase, item, n, &why);
 
 	engine_set_ran(e, item->task->kset, rc);
-	if (rc == 0) {
+	if (rc && device_broken(e->device)) {
+		engine_break(e, RC_DEVICE, buf_str(&why)); /* and all requests end with that */
+	} else if (rc == 0) {
 		engine_tally_batch(e, phase, item, n);
-		e->bad_runs = 0;
-		for (i = 0; i < n; i++) {
-			bool wants = e->items[i].n_logits > 0;
-
-			engine_advance(e, engine_request(item[i].task), item[i].n,
-				       wants ? e->logits + (size_t)at * vocab : NULL);
-			at += wants;
-		}
+		e->bad_runs = engine_answers(item, n) ? 0 : e->bad_runs;
+		engine_ran(e, phase, item, n);
 	} else if (n > 1) {
-		for (i = 0; i < n && !e->broken; i++)
+		for (int i = 0; i < n && !e->broken; i++)
 			engine_run(e, phase, &item[i], 1);
+	} else if (item->task->drafts) {
+		const struct sched_item alone = { item->task, 1 };
+
+		item->task->drafts = 0;
+		engine_request(item->task)->speculate = 0;
+		engine_run(e, phase, &alone, 1);
 	} else {
-		e->bad_runs += rc == RC_KERNEL;
+		e->bad_runs += (rc == RC_KERNEL || rc == RC_DEVICE) && engine_answers(item, n);
 		engine_fail_request(e, engine_request(item->task), rc, buf_str(&why));
 		if (e->bad_runs >= ENGINE_MAX_BAD_RUNS)
-			engine_break(e, buf_str(&why));
+			engine_break(e, rc, buf_str(&why));
 	}
 	buf_fini(&why);
 }
@@ -392,6 +477,7 @@ void *engine_thread_main(void *arg)
 	struct engine *e = arg;
 
 	altstack_use();
+	pool_hot(e->pool, e->pin);
 	while (engine_collect(e)) {
 		engine_repin(e);
 		engine_reap_all(e, &e->sched.running);

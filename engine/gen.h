@@ -37,10 +37,37 @@ enum gen_calls { GEN_CALLS_AUTO, GEN_CALLS_NONE, GEN_CALLS_REQUIRED, GEN_CALLS_N
 
 enum gen_finish { GEN_RUNNING, GEN_STOP, GEN_LENGTH, GEN_TOOL_CALLS, GEN_CANCELLED, GEN_ERROR };
 
+/* Parts of an answer that are watched for loops apart from each other. */
+enum gen_part { GEN_PART_REASONING, GEN_PART_CONTENT, GEN_PART_ARGUMENTS, GEN_N_PART };
+
+/* What a loop is, by the figure that tells it: one word in a row, one line again and again (each at most 16 lines after
+ * the last; lines without a letter or digit do not count), tokens that are the same as a circle before. 0: that figure
+ * does not count. The defaults are far above what sound texts reach, a list of a hundred equal lines included: a model
+ * that loops gets there all the same. */
+struct gen_guard {
+	enum { GEN_GUARD_UNSAID, GEN_GUARD_OFF, GEN_GUARD_ON } say; /* ON: a loop ends the answer */
+	int maxrun, maxline, period; /* of ON */
+};
+#define GEN_GUARD_MAXRUN 512
+#define GEN_GUARD_MAXLINE 512
+#define GEN_GUARD_PERIOD 4096
+
+enum gen_loop_kind { GEN_LOOP_NONE, GEN_LOOP_WORD, GEN_LOOP_LINE, GEN_LOOP_PERIOD };
+
+/* An answer that loops, when that was first seen. */
+struct gen_loop {
+	enum gen_loop_kind kind;
+	enum gen_part part;
+	int count;                    /* the figure; of a period its tokens in one circle */
+	int token;                    /* tokens of output until then */
+	bool ended;                   /* the guard ended the answer there */
+};
+
 struct gen_token_logprob { int32_t token; float logprob; };
 
 struct gen_usage {
 	int prompt_tokens, completion_tokens, reasoning_tokens, cached_tokens;
+	int drafted_tokens, accepted_tokens; /* speculation: drafts that were verified, those that the answer went on from */
 };
 
 #endif

@@ -50,5 +50,6 @@ sed -n \
 	awk '/^\.Ss/ && n++ { print ".El" } { print } END { print ".El" }'
 cat <<'END'
 .Sh SEE ALSO
-.Xr dsv4-api 7
+.Xr dsv4-api 7 ,
+.Xr dsv4-probes 7
 END

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * dsv4_numfmt.h - the number formats of checkpoints and caches, as portable C (doc/format.md 2.8, 3.2, 3.6).
- * Part of the plugin ABI's headers. Threads: any. Locks: none. */
+ * dsv4_numfmt.h - the number formats of checkpoints and caches, as portable C (doc/format.md 2.8, 3.2, 3.6), which GPUs
+ * compute with, too. Part of the plugin ABI's headers. Threads: any. Locks: none. */
 #ifndef DSV4_NUMFMT_H
 #define DSV4_NUMFMT_H
 
@@ -8,7 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float dsv4_f32_from_bits(uint32_t bits)
+#ifdef __CUDACC__
+#define DSV4_NUMFMT static inline __host__ __device__
+#else
+#define DSV4_NUMFMT static inline
+#endif
+
+DSV4_NUMFMT float dsv4_f32_from_bits(uint32_t bits)
 {
 	float f;
 
@@ -16,7 +22,7 @@ static inline float dsv4_f32_from_bits(uint32_t bits)
 	return f;
 }
 
-static inline uint32_t dsv4_f32_bits(float f)
+DSV4_NUMFMT uint32_t dsv4_f32_bits(float f)
 {
 	uint32_t bits;
 
@@ -24,13 +30,13 @@ static inline uint32_t dsv4_f32_bits(float f)
 	return bits;
 }
 
-static inline float dsv4_bf16_to_f32(uint16_t h)
+DSV4_NUMFMT float dsv4_bf16_to_f32(uint16_t h)
 {
 	return dsv4_f32_from_bits((uint32_t)h << 16);
 }
 
 /* Round to nearest even; NaN stays NaN. */
-static inline uint16_t dsv4_f32_to_bf16(float f)
+DSV4_NUMFMT uint16_t dsv4_f32_to_bf16(float f)
 {
 	uint32_t b = dsv4_f32_bits(f);
 
@@ -39,19 +45,19 @@ static inline uint16_t dsv4_f32_to_bf16(float f)
 	return (uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
 
-static inline float dsv4_round_bf16(float f)
+DSV4_NUMFMT float dsv4_round_bf16(float f)
 {
 	return dsv4_bf16_to_f32(dsv4_f32_to_bf16(f));
 }
 
 /* E8M0: 2^(e-127); byte 0 is the subnormal 2^-127, byte 255 is NaN. */
-static inline float dsv4_e8m0_to_f32(uint8_t e)
+DSV4_NUMFMT float dsv4_e8m0_to_f32(uint8_t e)
 {
 	return dsv4_f32_from_bits(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : (uint32_t)e << 23);
 }
 
 /* e4m3fn: 4 exponent bits (bias 7), no infinities, largest 448, 0x7f and 0xff are NaN. */
-static inline float dsv4_e4m3_to_f32(uint8_t v)
+DSV4_NUMFMT float dsv4_e4m3_to_f32(uint8_t v)
 {
 	uint32_t sign = (uint32_t)(v & 0x80) << 24, mag = v & 0x7fu;
 
@@ -65,7 +71,7 @@ static inline float dsv4_e4m3_to_f32(uint8_t v)
 }
 
 /* Nearest e4m3 value, ties to even, after clamping to +-448. NaN gives 0x7f. */
-static inline uint8_t dsv4_f32_to_e4m3(float f)
+DSV4_NUMFMT uint8_t dsv4_f32_to_e4m3(float f)
 {
 	uint8_t sign = (uint8_t)(dsv4_f32_bits(f) >> 24 & 0x80);
 	float a = fabsf(f);
@@ -83,7 +89,7 @@ static inline uint8_t dsv4_f32_to_e4m3(float f)
 }
 
 /* e2m1: 0 .5 1 1.5 2 3 4 6, bit 3 is the sign. */
-static inline float dsv4_e2m1_to_f32(uint8_t code)
+DSV4_NUMFMT float dsv4_e2m1_to_f32(uint8_t code)
 {
 	static const float v[8] = { 0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f };
 
@@ -91,7 +97,7 @@ static inline float dsv4_e2m1_to_f32(uint8_t code)
 }
 
 /* Nearest e2m1 code of |f| <= 6, ties to the even code. */
-static inline uint8_t dsv4_f32_to_e2m1(float f)
+DSV4_NUMFMT uint8_t dsv4_f32_to_e2m1(float f)
 {
 	uint8_t sign = (uint8_t)(dsv4_f32_bits(f) >> 28 & 8);
 	float a = fabsf(f);
@@ -102,7 +108,7 @@ static inline uint8_t dsv4_f32_to_e2m1(float f)
 }
 
 /* 2^ceil(log2(x)) for normal positive x, taken from the bits: exponent + (mantissa != 0). */
-static inline float dsv4_pow2_ceil(float x)
+DSV4_NUMFMT float dsv4_pow2_ceil(float x)
 {
 	uint32_t b = dsv4_f32_bits(x);
 
@@ -110,12 +116,12 @@ static inline float dsv4_pow2_ceil(float x)
 }
 
 /* The power-of-two scale of one FP8 block (amax floor 1e-4) and of one FP4 block (floor 6 * 2^-126). */
-static inline float dsv4_fp8_scale(float amax)
+DSV4_NUMFMT float dsv4_fp8_scale(float amax)
 {
 	return dsv4_pow2_ceil(fmaxf(amax, 1e-4f) / 448.0f);
 }
 
-static inline float dsv4_fp4_scale(float amax)
+DSV4_NUMFMT float dsv4_fp4_scale(float amax)
 {
 	return dsv4_pow2_ceil(fmaxf(amax, 6.0f * 0x1p-126f) / 6.0f);
 }

@@ -23,7 +23,9 @@
  * sequences. Equations: doc/format.md section 3; `plugins/ref` is the definition.
  *
  * ABI history (a plugin loads if its major equals the daemon's and its minor is not newer):
- *   1.0  first version */
+ *   1.0  first version
+ *   1.1  dsv4_moe_experts.packed
+ *   1.2  dsv4_op_entry.reads; GPUs: dsv4_host.gpu, dsv4_moe_experts.expert_table */
 #ifndef DSV4_PLUGIN_H
 #define DSV4_PLUGIN_H
 
@@ -33,7 +35,7 @@
 #include <stdint.h>
 
 #define DSV4_ABI_MAJOR 1
-#define DSV4_ABI_MINOR 0
+#define DSV4_ABI_MINOR 2
 #define DSV4_PLUGIN_MAGIC 0x34767364u /* "dsv4" */
 #define DSV4_BUILD_SIGNATURE "dsv4-abi-1 lp64 le"
 
@@ -41,6 +43,8 @@ enum dsv4_family {
 	DSV4_GEMM, DSV4_NORM, DSV4_MHC, DSV4_COMPRESS, DSV4_INDEXER, DSV4_ATTENTION, DSV4_MOE,
 	DSV4_N_FAMILY
 };
+/* DECODE: the newest tokens of answers, mostly one of each sequence, but consecutive ones where the engine lets guesses
+ * be verified: an op sees from its arguments how many there are. */
 enum dsv4_phase { DSV4_PREFILL, DSV4_DECODE, DSV4_N_PHASE };
 
 /* ---- numerics in force; each op reads the ones that concern it ---- */
@@ -119,6 +123,49 @@ struct dsv4_host {
 	void (*release)(const struct dsv4_host *host, void *p);      /* p may be NULL */
 	void (*log)(const struct dsv4_host *host, int level, const char *text); /* level as in syslog(3) */
 	void *state;                                /* what open() returned; this mapping's own */
+	const struct dsv4_gpu *gpu;                 /* for a plugin that names GPU features, else NULL; since 1.2 */
+};
+
+/* ---- GPUs (since 1.2) ----
+ *
+ * A plugin whose `gpu` is not "" computes on one GPU. Its ops queue kernels on the stream of the step and return;
+ * nothing waits inside an op. The host serializes: what one op wrote the next op reads. host->parallel_for and
+ * n_threads are not for it; host->scratch gives device memory, valid until the kernels that this op has queued are done.
+ *
+ * In its argument structs every pointer to numbers (x, y, weights' data and scale, page arrays and pages, windows, sinks,
+ * ids, tables of hash routing) is a device address, and unaligned weights stay unaligned. What describes is in host
+ * memory: the argument struct itself, weights, seq [n_seq], expert [n_expert], shared [n_shared]; upload() makes a copy
+ * that a kernel can read. What ops on the CPU check of values (ids in range) a GPU's cannot return: bad ids are left out.
+ *
+ * Bit identity as on the CPU (any batch, split of tokens, prefill or decode) is promised by the entries whose tag says
+ * nothing else; the order of a sum must not depend on the grid. */
+struct dsv4_module;                 /* loaded code; the host's, opaque */
+struct dsv4_kernel;                 /* one function of it; the host's, opaque */
+
+struct dsv4_launch {
+	uint32_t grid[3], block[3];
+	uint32_t shared;            /* bytes of dynamic shared memory, at most what kernel() was told */
+	const void *args;           /* the kernel's only parameter, a struct: copied before launch() returns */
+	size_t args_bytes;          /* at most 4096 */
+};
+
+struct dsv4_gpu {
+	uint32_t size;
+	int sm;                     /* compute capability, e.g. 90 */
+	int n_sm;                   /* multiprocessors */
+	size_t shared_max;          /* bytes of shared memory that one block may have */
+
+	/* For open() and warm(). image: fatbin, cubin or PTX text; unloaded after close(). 0, -ENOEXEC (nothing in it runs on
+	 * this GPU), -EINVAL (the driver's words are logged), -ENOMEM. */
+	int (*module)(const struct dsv4_host *host, const void *image, struct dsv4_module **ret_m);
+	/* shared: the most dynamic shared memory a launch will ask for. -ENOENT, -EINVAL. */
+	int (*kernel)(const struct dsv4_host *host, struct dsv4_module *m, const char *name, uint32_t shared,
+		      struct dsv4_kernel **ret_k);
+
+	/* For ops. -EIO: the launch was refused, the driver's words are logged; an empty grid launches nothing. */
+	int (*launch)(struct dsv4_exec *x, struct dsv4_kernel *k, const struct dsv4_launch *l);
+	/* A device copy of small host memory, 16-byte aligned, taken at once, valid as scratch is; NULL if short. */
+	const void *(*upload)(struct dsv4_exec *x, const void *p, size_t bytes);
 };
 
 /* ---- argument structs; each begins with its size ---- */
@@ -287,6 +334,12 @@ struct dsv4_expert {
 	struct dsv4_weight w1, w2, w3;    /* [inter][dim], [dim][inter], [inter][dim] */
 };
 
+/* Repacked copies (dsv4_rows16.h) of a routed expert's FP4 matrices, each NULL until it is there. One may come while
+ * the op runs, and stays then: read each pointer once, by dsv4_packed_take(). The bits are the same with or without. */
+struct dsv4_packed {
+	const void *w1, *w2, *w3;
+};
+
 /* y = shared(x) * 1 + out_scale * sum over the k chosen, in ascending id, of expert(x); limit 0: no clamp. */
 struct dsv4_moe_experts {
 	uint32_t size;
@@ -299,7 +352,21 @@ struct dsv4_moe_experts {
 	const int32_t *ids;               /* [n_tok][k] */
 	const float *weight;              /* [n_tok][k] */
 	float *y;                         /* [n_tok][dim] */
+	const struct dsv4_packed *packed; /* [n_expert], or NULL; since 1.1 */
+	/* [n_expert] device copy of `expert`, for GPUs, else NULL; since 1.2. Where a matrix lies (this GPU's memory, or the
+	 * host's, which the GPU reads through the bus) may change between steps. */
+	const struct dsv4_expert *expert_table;
 };
+
+/* What there is of expert e at this moment. */
+static inline struct dsv4_packed dsv4_packed_take(const struct dsv4_moe_experts *a, int32_t e)
+{
+	if (!a->packed)
+		return (struct dsv4_packed){ NULL, NULL, NULL };
+	return (struct dsv4_packed){ __atomic_load_n(&a->packed[e].w1, __ATOMIC_ACQUIRE),
+				     __atomic_load_n(&a->packed[e].w2, __ATOMIC_ACQUIRE),
+				     __atomic_load_n(&a->packed[e].w3, __ATOMIC_ACQUIRE) };
+}
 
 /* ---- ops ---- */
 
@@ -329,7 +396,8 @@ enum dsv4_numerics {
 struct dsv4_op_entry {
 	uint32_t size;
 	uint16_t op;                      /* enum dsv4_op */
-	uint16_t phases;                  /* bit per enum dsv4_phase */
+	uint8_t phases;                   /* bit per enum dsv4_phase */
+	uint8_t reads;                    /* DSV4_READS_PACKED or 0; since 1.2, a byte of `phases` that was 0 before */
 	uint32_t wfmts;                   /* bit per enum dsv4_wfmt accepted; ops without a weight: ~0 */
 	uint32_t numerics;                /* enum dsv4_numerics */
 	const char *tag;                  /* e.g. "fp32", "bf16-mix": at most 31 characters, no space or quote */
@@ -367,7 +435,8 @@ struct dsv4_plugin {
  *     DSV4_PLUGIN("my-plugin", "1.0", "avx2 fma", "", MY_OPS, NULL, NULL, NULL)
  *
  * phases: PREFILL, DECODE or BOTH. weights: ANY (also for ops without a weight), one of F32, BF16, FP8, FP4,
- * NVFP4, or FLOAT (F32 and BF16), E2M1 (FP4 and NVFP4), QUANT (FP8, FP4 and NVFP4). */
+ * NVFP4, or FLOAT (F32 and BF16), E2M1 (FP4 and NVFP4), QUANT (FP8, FP4 and NVFP4). A row may end in one more
+ * column, PACKED: the op reads repacked copies (struct dsv4_packed), so it is worth making them. */
 #define DSV4_PHASES_PREFILL (1 << DSV4_PREFILL)
 #define DSV4_PHASES_DECODE (1 << DSV4_DECODE)
 #define DSV4_PHASES_BOTH (DSV4_PHASES_PREFILL | DSV4_PHASES_DECODE)
@@ -381,19 +450,24 @@ struct dsv4_plugin {
 #define DSV4_WEIGHTS_E2M1 (DSV4_WEIGHTS_FP4 | DSV4_WEIGHTS_NVFP4)
 #define DSV4_WEIGHTS_QUANT (DSV4_WEIGHTS_FP8 | DSV4_WEIGHTS_E2M1)
 
+#define DSV4_READS_NATIVE 0
+#define DSV4_READS_PACKED 1
+
 #define DSV4_FACTS_BEGIN "<dsv4-facts>"
 #define DSV4_FACTS_END "</dsv4-facts>"
 #define DSV4_TEXT_(x) #x
 #define DSV4_TEXT(x) DSV4_TEXT_(x)
 
 /* The conditional makes the compiler compare the function's type with the op's. */
-#define DSV4_ENTRY(name, ph, weights, num, text, f) \
+#define DSV4_ENTRY(...) DSV4_ENTRY_(__VA_ARGS__, NATIVE, )
+#define DSV4_ENTRY_(name, ph, weights, num, text, f, forms, ...) \
 	{ .size = sizeof(struct dsv4_op_entry), .op = DSV4_OP_##name, .phases = DSV4_PHASES_##ph, \
-	  .wfmts = DSV4_WEIGHTS_##weights, .numerics = DSV4_##num, .tag = text, \
+	  .reads = DSV4_READS_##forms, .wfmts = DSV4_WEIGHTS_##weights, .numerics = DSV4_##num, .tag = text, \
 	  .fn = (dsv4_any_f *)(1 ? f : (dsv4_##name##_f *)0) },
-#define DSV4_FACT(op, phases, weights, numerics, tag, f) \
+#define DSV4_FACT(...) DSV4_FACT_(__VA_ARGS__, NATIVE, )
+#define DSV4_FACT_(op, phases, weights, numerics, tag, f, forms, ...) \
 	",{\"op\":\"" #op "\",\"phases\":\"" #phases "\",\"weights\":\"" #weights "\",\"numerics\":\"" #numerics \
-	"\",\"tag\":\"" tag "\"}"
+	"\",\"tag\":\"" tag "\",\"reads\":\"" #forms "\"}"
 
 #define DSV4_PLUGIN(name_, version_, cpu_, gpu_, ops_, open_, warm_, close_) \
 	static const struct dsv4_op_entry dsv4_entries[] = { ops_(DSV4_ENTRY) }; \

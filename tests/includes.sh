@@ -13,7 +13,7 @@ bad=$(
 	check engine/base 'engine/base/[a-z0-9_]+\.(h|def)'
 	# kset.c and provider.c alone name the built-in kernels; everything else reaches them through a kernel set.
 	# What an op is called, reads and writes, and how far two results are apart, the engine asks plugins/check.
-	check engine 'engine/[a-z0-9_/]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|plugins/check/op_(io|diff|name)\.h|config\.h' |
+	check engine 'engine/[a-z0-9_/]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16)\.h|plugins/ops\.def|plugins/check/op_(cost|io|diff|name)\.h|config\.h' |
 		grep -vE '^engine/model/(kset|provider)\.c:.*"plugins/ref/ref\.h"' || true
 	# engine/ in layers: a folder sees itself, base and what its line names; engine/*.[ch] see all. gen.h has the
 	# plain values that prompts, completions and requests share. A new folder gets its line.
@@ -22,19 +22,20 @@ bad=$(
 		engine/base/) continue ;;
 		engine/checkpoint/) sees='' ;;
 		engine/text/) sees='engine/gen\.h' ;;
-		engine/model/) sees='engine/checkpoint/.*' ;;
-		engine/beside/) sees='engine/(checkpoint|model)/.*' ;;
-		engine/plugin/) sees='engine/model/provider\.h' ;;
+		engine/device/) sees='' ;;
+		engine/model/) sees='engine/(checkpoint|device)/.*' ;;
+		engine/beside/) sees='engine/(checkpoint|device|model)/.*' ;;
+		engine/plugin/) sees='engine/(device/device|model/provider)\.h' ;;
 		engine/cache/) sees='engine/(checkpoint|model)/.*' ;;
 		# what an answer must be: of tokens it knows what the tokenizer says, of a request only the plain values
 		engine/constrain/) sees='engine/gen\.h|engine/text/.*' ;;
 		engine/serve/) sees='engine/gen\.h|engine/(text|model|cache|constrain)/.*' ;;
-		engine/eval/) sees='engine/(checkpoint|model|plugin)/.*' ;;
+		engine/eval/) sees='engine/(checkpoint|device|model|plugin)/.*' ;;
 		*) echo "$d: who may it include?"; continue ;;
 		esac
 		check "${d%/}" "${d}.*|engine/base/.*|plugins/.*|config\.h${sees:+|$sees}"
 	done
-	check plugins 'plugins/[a-z0-9_/-]+\.(h|def)|dsv4_numfmt\.h|ops\.def' | grep -v '^plugins/check/' || true
+	check plugins 'plugins/[a-z0-9_/-]+\.(h|def)|dsv4_(numfmt|plugin)\.h|ops\.def' | grep -v '^plugins/check/' || true
 	check api 'api/[a-z0-9_/]+\.(h|def)|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
 	# api/ in layers: http carries bytes, request reads what any protocol's body says, and each protocol sees these two,
 	# itself and no other protocol; api/*.c see all. What serves a path http knows by the handlers' names in routes.def.
@@ -48,18 +49,47 @@ bad=$(
 		esac
 		check "${d%/}" "${d}.*|engine/.*|config\.h${sees:+|$sees}"
 	done
-	check ctl 'ctl/[a-z0-9_]+\.(h|def)|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
+	# one file speaks to other servers; what stands on it sees struct probe_peer's ops, so that tests can stand in for it
+	find engine api ctl daemon plugins -name '*.[ch]' | xargs grep -nHE '#[ \t]*include[ \t]*<curl/' |
+		grep -v '^ctl/probe/probe_http\.c:' || true
+	check ctl 'ctl/[a-z0-9_/]+\.(h|def)|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
+	# probes talk to any server: they know nothing of the control protocol, and of it only dsv4ctl's own files see them
+	check ctl/probe 'ctl/probe/[a-z0-9_]+\.(h|def)|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
+	find ctl -maxdepth 1 -name '*.[ch]' ! -name 'ctl_*' | xargs grep -nH '"ctl/probe/' || true
 	# plugins/shipped.h is made by make; golden.h runs ref, which the daemon knows nothing else of.
 	check daemon '(daemon|ctl|api)/[a-z0-9_/]+\.(h|def)|plugins/check/(check|golden)\.h|plugins/shipped\.h|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
+	# daemon/ in layers: control carries calls, kernels keeps plugins and sets, probes runs under sets, tell looks at
+	# these, verbs see all; daemon/*.[ch] see all and are seen by all. A new folder gets its line.
+	for d in daemon/*/; do
+		case $d in
+		# which handler serves a verb control knows by the table's names
+		daemon/control/) sees='daemon/verbs/verbs\.h' ;;
+		daemon/kernels/) sees='' ;;
+		# a probe tells what a comparison found as `compare` does
+		daemon/probes/) sees='daemon/kernels/.*|daemon/verbs/compare_reply\.h' ;;
+		# the page shows what verbs reply, by the table's names
+		daemon/tell/) sees='daemon/(kernels|probes)/.*|daemon/verbs/verbs\.h' ;;
+		daemon/verbs/) sees='daemon/.*' ;;
+		*) echo "$d: who may it include?"; continue ;;
+		esac
+		check "${d%/}" "${d}.*|daemon/[a-z0-9_]+\.(h|def)|(ctl|api|engine|plugins)/.*|config\.h${sees:+|$sees}"
+	done
 	# plugins see libc and libm only
 	find plugins -name '*.[ch]' | xargs grep -nHE '#[ \t]*include[ \t]*<(jansson|microhttpd|pcre2|curl|zlib|systemd)' || true
 	# the check library holds plugins against ref; it is the daemon's, kcheck's and the engine's, no plugin's. The
-	# program kcheck.c, which is no part of the library, maps plugins exactly as the daemon does.
-	check plugins/check 'plugins/(check|ref)/[a-z0-9_]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|engine/base/[a-z0-9_]+\.(h|def)' |
-		grep -vE '^plugins/check/kcheck\.c:.*"engine/plugin/plugin_map\.h"' || true
-	# a plugin looks into no other plugin's folder
+	# program kcheck.c, which is no part of the library, maps plugins and opens GPUs exactly as the daemon does.
+	check plugins/check 'plugins/(check|ref)/[a-z0-9_]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16)\.h|plugins/ops\.def|engine/base/[a-z0-9_]+\.(h|def)' |
+		grep -vE '^plugins/check/kcheck\.c:.*"engine/plugin/plugin_map\.h"' |
+		grep -vE '^plugins/check/kcheck_device\.h:.*"engine/device/(cuda_driver|device)\.h"' || true
+	# a plugin looks into no other plugin's folder; x86/ is the source that two share, cuda/ that of those for GPUs
 	for d in plugins/*/; do
-		[ "$d" = plugins/check/ ] || check "${d%/}" "plugins/(dsv4_plugin|dsv4_numfmt)\.h|plugins/ops\.def|${d}[a-z0-9_]+\.(h|def)"
+		case $d in
+		plugins/check/) continue ;;
+		plugins/avx2/ | plugins/avx512/) sees='|plugins/x86/.*' ;;
+		plugins/cuda-*/) sees='|plugins/cuda/.*' ;;
+		*) sees='' ;;
+		esac
+		check "${d%/}" "plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16|dsv4_weight)\.h|plugins/ops\.def|${d}[a-z0-9_]+\.(h|def)$sees"
 	done
 )
 if [ -n "$bad" ]; then

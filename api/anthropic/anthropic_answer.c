@@ -36,7 +36,7 @@ static const char *anthropic_answer_reason(enum gen_finish f, const char *detail
 	return stop >= 0 ? "stop_sequence" : "end_turn";
 }
 
-/* {"stop_reason", "stop_sequence"} into o. */
+/* {"stop_reason", "stop_sequence"} into o; and "stop_detail" of an answer that looped. */
 static void anthropic_answer_stop(const struct anthropic_answer *a, json_t *o, enum gen_finish f, const char *detail,
 	int stop)
 {
@@ -44,6 +44,8 @@ static void anthropic_answer_stop(const struct anthropic_answer *a, json_t *o, e
 
 	must_zero(json_object_set_new(o, "stop_reason", json_string(anthropic_answer_reason(f, detail, stop))));
 	must_zero(json_object_set_new(o, "stop_sequence", which ? json_incref(which) : json_null()));
+	if (f == GEN_LENGTH && !strcmp(detail, "repetition"))
+		must_zero(json_object_set_new(o, "stop_detail", json_string(detail)));
 }
 
 static json_t *anthropic_answer_message(const struct anthropic_answer *a, json_t *content, const struct gen_usage *u)
@@ -139,8 +141,23 @@ static void anthropic_answer_content(struct anthropic_answer *a, const struct ge
 	anthropic_answer_delta(a, "text_delta", "text", error_text(ev->text, ev->len), out);
 }
 
+/* A call that has no end must not look like one: no input at all means {} to clients. */
+static void anthropic_answer_spoil(struct anthropic_answer *a, struct buf *out)
+{
+	json_t *v;
+
+	if (a->block != ANTHROPIC_TOOL)
+		return;
+	v = json_loadb(buf_str(&a->input), a->input.len, JSON_ALLOW_NUL, NULL);
+	if (v || !a->input.len)
+		anthropic_answer_delta(a, "input_json_delta", "partial_json", json_string("{"), out);
+	json_decref(v);
+}
+
 static void anthropic_answer_call(struct anthropic_answer *a, const struct gen_event *ev, struct buf *out)
 {
+	anthropic_answer_spoil(a, out); /* of one before it that did not end */
+	buf_clear(&a->input);
 	anthropic_answer_open(a, ANTHROPIC_TOOL, json_pack("{s:s, s:s, s:o, s:{}}", "type", "tool_use", "id",
 		ev->tool_id ? ev->tool_id : "", "name", error_text(ev->text, ev->len), "input"), out);
 }
@@ -150,6 +167,7 @@ static void anthropic_answer_finish(struct anthropic_answer *a, const struct gen
 {
 	json_t *delta = json_object();
 
+	anthropic_answer_spoil(a, out);
 	anthropic_answer_close(a, out);
 	anthropic_answer_stop(a, delta, ev->finish, ev->text ? ev->text : "", ev->stop);
 	anthropic_answer_send(out, json_pack("{s:s, s:o, s:o}", "type", "message_delta", "delta", delta, "usage",
@@ -167,6 +185,7 @@ static void anthropic_answer_event(void *form, int choice, const struct gen_even
 	case GEN_EV_CONTENT: anthropic_answer_content(a, ev, out); break;
 	case GEN_EV_TOOL_BEGIN: anthropic_answer_call(a, ev, out); break;
 	case GEN_EV_TOOL_ARGS:
+		buf_add(&a->input, ev->text, ev->len);
 		anthropic_answer_delta(a, "input_json_delta", "partial_json", error_text(ev->text, ev->len), out);
 		break;
 	case GEN_EV_TOOL_END: anthropic_answer_close(a, out); break;
@@ -257,6 +276,7 @@ static void anthropic_answer_free(void *form)
 
 	json_decref(a->stops);
 	buf_fini(&a->thinking);
+	buf_fini(&a->input);
 	free(a);
 }
 

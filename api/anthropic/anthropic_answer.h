@@ -21,6 +21,7 @@ struct anthropic_answer {
 	enum anthropic_block block;  /* open now */
 	int index;                   /* of the block that is open, or the next one */
 	struct buf thinking;         /* of the block at hand, for its signature */
+	struct buf input;            /* of the call at hand, for one that is cut off */
 };
 
 /* Its form is a malloc'd struct anthropic_answer. */

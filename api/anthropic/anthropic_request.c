@@ -4,6 +4,7 @@
 #include "api/anthropic/anthropic_request.h"
 #include "api/http/exchange.h"
 #include "api/request/go_on.h"
+#include "api/request/guard_field.h"
 #include "api/request/settings.h"
 #include "api/request/plain.h"
 #include "api/request/recall_fill.h"
@@ -17,15 +18,17 @@
 #include <string.h>
 
 static const struct plain_field anthropic_request_fields[] = {
-#define REAL(name, member, min, max, text) PLAIN_ROW_REAL(struct anthropic_request, name, member, min, max, text)
 #define INT(name, member, min, max, text) PLAIN_ROW_INT(struct anthropic_request, name, member, min, max, text)
 #define FLAG(name, member, text) PLAIN_ROW_FLAG(struct anthropic_request, name, member, text)
 #define REFUSED PLAIN_ROW_REFUSED
+#define ONLY PLAIN_ROW_ONLY
+#define REMARK(name, text)
 #include "api/anthropic/anthropic_fields.def"
-#undef REAL
 #undef INT
 #undef FLAG
 #undef REFUSED
+#undef ONLY
+#undef REMARK
 };
 
 static int anthropic_request_plain(const struct field_at *b, bool counting, struct anthropic_request *r,
@@ -119,9 +122,12 @@ static int anthropic_request_fill(const struct exchange *x, const struct field_a
 {
 	int rc;
 
-	if ((rc = settings_model(b, x->engine, true, err)) || (rc = anthropic_request_plain(b, counting, r, err)) ||
+	if ((rc = settings_model(b, x->engine, true, err)) ||
+		(rc = settings_sampling(x->engine, b, &r->spec.sampling, &r->bias, err)) ||
+		(rc = anthropic_request_plain(b, counting, r, err)) ||
 		(rc = settings_stops(b, "stop_sequences", &r->stop, &r->spec.sampling, err)) ||
-		(rc = anthropic_request_output(b, r, err)) || (rc = anthropic_request_thinking(b, r, err)) ||
+		(rc = guard_field(b, &r->spec.guard, err)) || (rc = anthropic_request_output(b, r, err)) ||
+		(rc = anthropic_request_thinking(b, r, err)) ||
 		(rc = anthropic_tools_parse(b, r, err)) || (rc = anthropic_messages_parse(b, &r->history, err)))
 		return rc;
 	if (history_ends_with_calls(&r->history))
@@ -168,5 +174,6 @@ void anthropic_request_fini(struct anthropic_request *r)
 	history_fini(&r->history);
 	json_decref(r->tools);
 	free(r->stop);
+	free(r->bias);
 	*r = (struct anthropic_request){ 0 };
 }

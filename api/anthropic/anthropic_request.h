@@ -17,6 +17,7 @@ struct anthropic_request {
 	struct history history;
 	json_t *tools;               /* as OpenAI's; ours */
 	const char **stop;
+	struct gen_logit_bias *bias; /* ours */
 	const char *schema_at;       /* where the schema stood */
 	bool stream;
 	bool omit;                   /* thinking is not shown, its signature holds it */

@@ -40,6 +40,8 @@ static json_t *chat_choice(const struct openai_head *h, const struct collect *c,
 
 	for (int i = 0; i < c->n_logprobs; i++)
 		openai_json_add_logprob(&logprobs, engine_tokenizer(h->engine), &c->logprob[i]);
+	if (c->n_logprobs && !logprobs) /* asked for, and none was of any text */
+		logprobs = json_pack("{s:[], s:[]}", "content", "reasoning_content");
 	o = json_pack("{s:i, s:o, s:o?, s:s, s:s}", "index", index, "message", chat_message(c), "logprobs", logprobs,
 		"finish_reason", openai_json_finish(c->finish), "finish_detail", buf_str(&c->detail));
 	must(o);
@@ -65,13 +67,14 @@ static int chat_run_events(struct generation *g, chat_event_f *cb, void *arg, st
 
 	while (!done) {
 		struct gen_event ev;
+		bool came = generation_wait(g, &ev, CHAT_SILENCE_MS) == 0;
 
-		must_zero(generation_wait(g, &ev, -1));
-		if (cb && !cancelled && cb(arg, &ev)) {
+		if (cb && !cancelled && cb(arg, came ? &ev : NULL)) {
 			cancelled = true;
 			generation_cancel(g);
 		}
-		done = collect_add(c, &ev);
+		if (came)
+			done = collect_add(c, &ev);
 	}
 	if (cancelled)
 		return error_set(err, RC_CANCELLED, NULL, "cancelled by the caller");
@@ -103,13 +106,24 @@ static int chat_run_generation(struct engine *e, struct settings *r, chat_event_
 	return rc;
 }
 
-int chat_run(struct engine *e, json_t *body, chat_event_f *cb, void *arg, json_t **ret_response, struct buf *why)
+static void chat_run_under(struct settings *r, const struct chat_under *under)
+{
+	r->spec.id = under->id;
+	r->spec.set = under->set;
+	r->spec.numerics = under->numerics;
+	r->spec.cache_off = under->cache_off;
+}
+
+int chat_run(struct engine *e, const struct chat_under *under, json_t *body, chat_event_f *cb, void *arg,
+	json_t **ret_response, struct buf *why)
 {
 	struct settings r;
 	struct error err = { 0 };
 	int rc = chat_request_parse(e, "probe", body, &r, &err);
 
 	if (!rc) {
+		if (under)
+			chat_run_under(&r, under);
 		rc = chat_run_generation(e, &r, cb, arg, ret_response, &err);
 		if (rc)
 			chat_request_name_schema(&r, &err);

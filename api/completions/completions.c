@@ -52,13 +52,12 @@ static json_t *completions_top(const struct tokenizer *t, const struct gen_event
 	return o;
 }
 
-static size_t completions_characters(const char *s, size_t n)
+static json_t *completions_lists(void)
 {
-	size_t count = 0;
+	json_t *o = json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs", "text_offset");
 
-	for (size_t i = 0; i < n; i++)
-		count += ((unsigned char)s[i] & 0xc0) != 0x80;
-	return count;
+	must(o);
+	return o;
 }
 
 static void completions_logprob(struct completions *s, int choice, const struct gen_event *ev)
@@ -66,19 +65,17 @@ static void completions_logprob(struct completions *s, int choice, const struct 
 	const struct tokenizer *t = engine_tokenizer(s->head.engine);
 	json_t **io = &s->logprobs[choice];
 	struct buf name = { 0 };
-	const char *bytes;
-	size_t n;
 
+	/* A control token, or what a stop string took away. */
+	if (ev->lp_place.text == GEN_TEXT_NONE)
+		return;
 	if (!*io)
-		*io = json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs", "text_offset");
-	must(*io);
+		*io = completions_lists();
 	completions_token(t, ev->lp.token, &name);
 	completions_append(*io, "tokens", error_text(buf_str(&name), name.len));
 	completions_append(*io, "token_logprobs", completions_number(ev->lp.logprob));
 	completions_append(*io, "top_logprobs", ev->n_top ? completions_top(t, ev) : json_null());
-	completions_append(*io, "text_offset", json_integer((json_int_t)s->offset[choice]));
-	bytes = tokenizer_bytes(t, ev->lp.token, &n);
-	s->offset[choice] += completions_characters(bytes, n);
+	completions_append(*io, "text_offset", json_integer((json_int_t)ev->lp_place.character));
 	buf_fini(&name);
 }
 
@@ -173,6 +170,8 @@ static json_t *completions_whole(struct completions *s, const struct collect *c,
 
 	for (int i = 0; i < c->n_logprobs; i++)
 		completions_logprob(s, index, &c->logprob[i]);
+	if (c->n_logprobs && !s->logprobs[index]) /* asked for, and none was of the text */
+		s->logprobs[index] = completions_lists();
 	buf_add(&text, buf_str(&s->echo[index / s->each]), s->echo[index / s->each].len);
 	buf_add(&text, buf_str(&c->content), c->content.len);
 	o = completions_choice(s, index, error_text(buf_str(&text), text.len), openai_json_finish(c->finish),

@@ -15,7 +15,6 @@ struct completions {
 	bool include_usage;
 	struct buf echo[ANSWER_MAX_CHOICES];    /* by prompt: what comes before the answer; empty for none */
 	json_t *logprobs[ANSWER_MAX_CHOICES];   /* by choice: of tokens that were not told yet */
-	size_t offset[ANSWER_MAX_CHOICES];      /* characters that begin before the next token */
 };
 
 /* As in struct answer_form. */

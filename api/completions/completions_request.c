@@ -19,11 +19,13 @@ static const struct plain_field completions_request_plain[] = {
 #define FLAG(name, member, text) PLAIN_ROW_FLAG(struct completions_request, name, member, text)
 #define REFUSED PLAIN_ROW_REFUSED
 #define ONLY PLAIN_ROW_ONLY
+#define REMARK(name, text)
 #include "api/completions/completions_fields.def"
 #undef INT
 #undef FLAG
 #undef REFUSED
 #undef ONLY
+#undef REMARK
 };
 
 /* ---- prompts ---- */

@@ -6,19 +6,24 @@
  * connection for ever. And its epoll misses a goodbye that comes together with the last bytes: it takes a short read
  * for an empty socket, and the edge is gone. */
 #include "api/http/conns.h"
+#include "api/http/endpoint.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 
 #include <poll.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#define CONNS_SNDBUF (128 * 1024) /* bytes; the kernel counts its own of them twice */
+#define CONNS_FRESH_S 0.2 /* from the connection to its first request, of a client that means it */
+#define CONNS_SNDBUF_UNIX (16 * 1024) /* a reader's progress is seen after pieces of up to so many */
+
 struct conn {
 	struct list node;
 	int fd;
+	double opened;   /* clock_s(); 0: it has had a request */
 	double due;      /* clock_s(): when what it is about must be done; 0: it is being answered */
 	bool left;       /* the last tick found its client gone */
 };
@@ -41,9 +46,13 @@ void conns_fini(struct conns *c)
 static void conns_open(struct conns *c, int fd, void **context)
 {
 	struct conn *n = mem_new(sizeof *n);
+	const int sends = endpoint_is_unix(fd) ? CONNS_SNDBUF_UNIX : CONNS_SNDBUF;
 
+	/* Else the kernel takes megabytes for a client that does not read, and its answer is computed for nobody. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sends, sizeof sends);
 	n->fd = fd;
-	n->due = clock_s() + c->head;
+	n->opened = clock_s();
+	n->due = n->opened + c->head;
 	*context = n;
 	lock_take(&c->lock);
 	list_put(&c->list, &n->node);
@@ -81,6 +90,7 @@ static void conns_due(struct conns *c, struct MHD_Connection *connection, double
 
 	must(n);
 	lock_take(&c->lock);
+	n->opened = 0;
 	n->due = due;
 	n->left = false;
 	lock_drop(&c->lock);
@@ -99,6 +109,20 @@ void conns_request_whole(struct conns *c, struct MHD_Connection *connection)
 void conns_request_over(struct conns *c, struct MHD_Connection *connection)
 {
 	conns_due(c, connection, clock_s() + c->idle + c->head);
+}
+
+bool conns_unheard(struct conns *c)
+{
+	double now = clock_s();
+	bool found = false;
+	int unread = 0;
+
+	lock_take(&c->lock);
+	list_each(n, &c->list, struct conn, node)
+		found |= n->opened > 0 && (now - n->opened < CONNS_FRESH_S ||
+					   (ioctl(n->fd, FIONREAD, &unread) == 0 && unread > 0));
+	lock_drop(&c->lock);
+	return found;
 }
 
 /* A client that said goodbye, all of whose bytes have been read, cannot complete its request. Once is not enough:

@@ -8,6 +8,7 @@
 #include "engine/base/lock.h"
 
 #include <microhttpd.h>
+#include <stdbool.h>
 
 struct conns {
 	struct lock lock;
@@ -24,6 +25,8 @@ void conns_notify(void *arg, struct MHD_Connection *connection, void **context,
 void conns_body_begins(struct conns *c, struct MHD_Connection *connection);
 void conns_request_whole(struct conns *c, struct MHD_Connection *connection);
 void conns_request_over(struct conns *c, struct MHD_Connection *connection);
+/* Is there one that was opened just now, or has sent something, of whose first request nothing was seen yet? */
+bool conns_unheard(struct conns *c);
 /* Cuts off those that took too long and those whose client has left in the middle. */
 void conns_tick(struct conns *c);
 

@@ -31,6 +31,23 @@ void error_fini(struct error *err)
 	*err = (struct error){ 0 };
 }
 
+/* Cuts between characters. */
+static void error_bound(struct buf *why)
+{
+	static const char more[] = " ...";
+	size_t n = ERROR_MAX_MESSAGE - strlen(more);
+	struct buf cut = { 0 };
+
+	if (why->len <= ERROR_MAX_MESSAGE)
+		return;
+	while (n && ((unsigned char)why->data[n] & 0xc0) == 0x80)
+		n--;
+	buf_add(&cut, why->data, n);
+	buf_adds(&cut, more);
+	buf_fini(why);
+	*why = cut;
+}
+
 int error_set(struct error *err, int rc, const char *param, const char *fmt, ...)
 {
 	va_list ap;
@@ -44,6 +61,7 @@ int error_set(struct error *err, int rc, const char *param, const char *fmt, ...
 	va_start(ap, fmt);
 	buf_vprintf(&err->why, fmt, ap);
 	va_end(ap);
+	error_bound(&err->why);
 	return rc;
 }
 
@@ -98,6 +116,7 @@ void error_rename(struct error *err, const char *from, const char *to)
 	snprintf(err->param, sizeof err->param, "%s", param);
 	buf_fini(&err->why);
 	err->why = why;
+	error_bound(&err->why);
 }
 
 const char *error_code(const struct error *err, char out[48])

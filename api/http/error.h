@@ -18,7 +18,9 @@ struct error {
 };
 
 void error_fini(struct error *err);
-/* Replaces what was there and returns rc; param may be NULL. */
+/* Replaces what was there and returns rc; param may be NULL. A message is at most ERROR_MAX_MESSAGE bytes, whatever of
+ * the request it repeats. */
+#define ERROR_MAX_MESSAGE 1024
 int error_set(struct error *err, int rc, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Takes over the engine's `why`; where it begins with the path of a request field ("messages[3].content:

@@ -4,6 +4,7 @@
 #include "api/http/exchange.h"
 #include "api/http/body.h"
 #include "api/http/server.h"
+#include "api/http/tls.h"
 #include "engine/base/clock.h"
 #include "engine/base/hexid.h"
 #include "engine/base/mem.h"
@@ -11,15 +12,22 @@
 #include "engine/base/rc.h"
 
 #include <math.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #define EXCHANGE_MAGIC 0xca11f00d
 #define EXCHANGE_MESSAGES "/v1/messages" /* it and paths below have errors of another form */
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
-#define EXCHANGE_SWALLOW 8         /* times the body limit: read and thrown away before we cut off */
+#define EXCHANGE_UNSENT 65536      /* of a stream that the kernel has but cannot send yet: then its socket is full */
+#define EXCHANGE_SWALLOW 8         /* times the body limit: of one with a length: read and thrown away before we answer in the middle of it */
+#define EXCHANGE_LINGER 2          /* seconds that it may then go on, and bytes: a reset would take the answer away */
+#define EXCHANGE_LINGER_BYTES ((size_t)64 << 20)
 
 static int exchange_fd(struct MHD_Connection *conn)
 {
@@ -53,10 +61,11 @@ struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Conne
 	x->started = clock_s();
 	atomic_store(&x->quiet_since, x->started);
 	x->fd = exchange_fd(conn);
-	x->route = router_find(method, x->path, &x->rest, &x->allow);
+	x->route = router_find(method, x->path, &x->rest);
+	router_allow(x->path, x->allow);
 	strcpy(x->label, "http");
 	hexid_make(x->id, sizeof x->id, x->route ? x->route->id_prefix : "req-");
-	if (!x->route && x->allow)
+	if (!x->route && *x->allow)
 		error_set(&x->error, RC_METHOD, NULL, "%s does not take %s, only %s", x->path, method,
 			  x->allow);
 	else if (!x->route)
@@ -111,15 +120,25 @@ static int exchange_grow_body(struct exchange *x, size_t need, size_t max, size_
 	return 0;
 }
 
+/* Has it said how long its body is? One in chunks may have no end. */
+static bool exchange_sized(const struct exchange *x)
+{
+	return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH) != NULL;
+}
+
 bool exchange_take_body(struct exchange *x, const char *data, size_t len, size_t max, size_t max_total,
 			atomic_size_t *total)
 {
 	x->body_seen += len;
-	if (x->error.rc)
-		return x->body_seen <= max * EXCHANGE_SWALLOW;
-	if (x->body_seen > max) {
+	if (x->blurted)
+		return x->body_seen <= max * EXCHANGE_SWALLOW + EXCHANGE_LINGER_BYTES && clock_s() < x->linger;
+	if (!x->error.rc && x->body_seen > max) {
 		error_set(&x->error, RC_TOO_LARGE, NULL, "the body is larger than %zu bytes", max);
 		exchange_drop_body(x, total);
+	}
+	if (x->error.rc) {
+		if (x->body_seen > (exchange_sized(x) ? max * EXCHANGE_SWALLOW : max))
+			exchange_blurt(x);
 		return true;
 	}
 	if (x->body_len + len > x->body_cap &&
@@ -178,7 +197,7 @@ static void exchange_queue(struct exchange *x, unsigned status, struct MHD_Respo
 	exchange_header(r, "x-request-id", x->id);
 	if (exchange_messages(x))
 		exchange_header(r, "request-id", x->id); /* as those clients call it */
-	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && x->allow)
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED && *x->allow)
 		exchange_header(r, "Allow", x->allow);
 	if (status == MHD_HTTP_UNAUTHORIZED)
 		exchange_header(r, "WWW-Authenticate", "Bearer");
@@ -234,16 +253,47 @@ void exchange_fail(struct exchange *x, const struct error *err)
 	char code[48];
 
 	snprintf(x->failed, sizeof x->failed, "%s", error_code(err, code));
+	x->rc = err->rc;
 	x->retry_after = err->retry_after;
 	exchange_reply(x, (unsigned)rc_http(err->rc), exchange_error(x, err));
+}
+
+void exchange_blurt(struct exchange *x)
+{
+	struct buf body = { 0 }, all = { 0 };
+	char code[48];
+	int status = rc_http(x->error.rc);
+
+	must(x->error.rc && !x->status);
+	body_print(&body, exchange_error(x, &x->error));
+	buf_addc(&body, '\n');
+	buf_printf(&all,
+		   "HTTP/1.1 %d Refused\r\nConnection: close\r\nContent-Type: application/json\r\n"
+		   "Content-Length: %zu\r\nx-request-id: %s\r\n",
+		   status, body.len, x->id);
+	if (x->cors)
+		buf_printf(&all, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n", x->cors);
+	buf_printf(&all, "\r\n%s", buf_str(&body));
+	tls_write(x->connection, x->fd, all.data, all.len);
+	shutdown(x->fd, SHUT_WR);
+	snprintf(x->failed, sizeof x->failed, "%s", error_code(&x->error, code));
+	x->rc = x->error.rc;
+	x->status = status;
+	x->sent = body.len;
+	x->linger = clock_s() + EXCHANGE_LINGER;
+	x->blurted = true;
+	buf_fini(&body);
+	buf_fini(&all);
 }
 
 void exchange_preflight(struct exchange *x)
 {
 	struct MHD_Response *r = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+	char all[ROUTER_ALLOW];
 
 	must(r);
-	exchange_header(r, "Access-Control-Allow-Methods", "GET, POST");
+	router_allow(NULL, all);
+	exchange_header(r, "Access-Control-Allow-Methods", all);
 	exchange_header(r, "Access-Control-Allow-Headers", "*, Authorization"); /* "*" does not mean that one */
 	exchange_header(r, "Access-Control-Max-Age", "600");
 	exchange_queue(x, MHD_HTTP_NO_CONTENT, r);
@@ -301,6 +351,40 @@ void exchange_tick(struct exchange *x, double now, double keep_alive)
 		exchange_wake(x, EXCHANGE_TICK);
 }
 
+bool exchange_full(const struct exchange *x)
+{
+	struct pollfd p = { .fd = x->fd, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 0;
+}
+
+/* Its client takes nothing: no byte left us, and none left the kernel, while there is no room for more. */
+bool exchange_unread(struct exchange *x, double now)
+{
+	double sent = atomic_load(&x->quiet_since);
+	int queued = 0;
+
+	if (ioctl(x->fd, TIOCOUTQ, &queued))
+		queued = 0;
+	if (x->stuck.since <= 0 || !x->streaming || atomic_load(&x->wake) & EXCHANGE_PARKED || !exchange_full(x) ||
+	    queued != x->stuck.queued || sent > x->stuck.sent) {
+		x->stuck.since = now;
+		x->stuck.queued = queued;
+		x->stuck.sent = sent;
+	}
+	return now - x->stuck.since >= http_unread(x->http);
+}
+
+/* At once and for good: the kernel is not to keep, and offer, what nobody reads. */
+void exchange_cut(struct exchange *x)
+{
+	const struct linger none = { .l_onoff = 1 };
+
+	atomic_store(&x->cut, true);
+	(void)setsockopt(x->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+	shutdown(x->fd, SHUT_RDWR); /* an edge that libmicrohttpd sees; it closes */
+}
+
 /* libmicrohttpd asks for bytes; 0 while parked. */
 static ssize_t exchange_read(void *arg, uint64_t pos, char *to, size_t max)
 {
@@ -332,10 +416,13 @@ static ssize_t exchange_read(void *arg, uint64_t pos, char *to, size_t max)
 
 void exchange_stream(struct exchange *x, const struct exchange_work *work)
 {
+	const int unsent = EXCHANGE_UNSENT;
 	struct MHD_Response *r;
 
 	x->work = *work;
 	x->streaming = true;
+	/* Not on a Unix socket, where what is sent is with the reader at once. */
+	(void)setsockopt(x->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
 	r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EXCHANGE_BLOCK, exchange_read, x, NULL);
 	must(r);
 	exchange_header(r, "Content-Type", "text/event-stream");

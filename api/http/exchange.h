@@ -47,7 +47,7 @@ struct exchange {
 	char id[48];                  /* x-request-id, and the id in the request ring */
 	char *path;
 	const char *method;           /* libmicrohttpd's, lives as long as the call */
-	const char *allow;            /* for 405 */
+	char allow[ROUTER_ALLOW];     /* for 405 */
 	const char *cors;             /* Access-Control-Allow-Origin of the reply, or NULL */
 	struct keys_pass pass;        /* the key it came with */
 	char label[32];               /* where from, for the request ring: "http", or "http:" and the key's name */
@@ -62,9 +62,15 @@ struct exchange {
 	atomic_uint wake;             /* bits of enum exchange_wake */
 	_Atomic double quiet_since;   /* clock_s(): the last time that bytes of a stream went out */
 	int fd;                       /* the connection's */
-	bool streaming, finished;
+	struct { int queued; double sent, since; } stuck; /* the ticking thread's: exchange_unread() */
+	atomic_bool cut;              /* by us, since nobody read */
+	atomic_bool streaming;
+	bool finished;
 	bool abandoned;               /* finished since its client was gone */
 	bool close;                   /* nothing after this request on its connection can be trusted */
+	bool blurted;                 /* refused in the middle of its body: exchange_blurt() */
+	double linger;                /* clock_s(): then so much has been sent in vain that the connection is closed */
+	int rc;                       /* of the error that was the answer, or 0 */
 	struct buf out; size_t out_at; /* bytes of the stream not yet taken by libmicrohttpd */
 	uint64_t sent;
 };
@@ -73,7 +79,7 @@ struct exchange *exchange_new(struct http *h, struct engine *e, struct MHD_Conne
 			      const char *method, const char *url);
 void exchange_free(struct exchange **x);
 /* Adds body bytes; false when the connection should be dropped. Too large a body is swallowed up to a point,
- * so that the client gets to read the 413. */
+ * so that the client gets to read the 413; it then gets it in the middle. */
 bool exchange_take_body(struct exchange *x, const char *data, size_t len, size_t max, size_t max_total,
 			atomic_size_t *total);
 /* Gives the body's memory back once it was parsed. */
@@ -86,6 +92,9 @@ void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text);
 struct exchange_header { const char *name, *value; };
 void exchange_reply_with(struct exchange *x, unsigned status, struct buf *text, const struct exchange_header *header);
 void exchange_fail(struct exchange *x, const struct error *err);
+/* Refuses with x->error while the body is still coming, which libmicrohttpd cannot: writes to the connection itself. What
+ * the client sends on is then swallowed for a little, so that it gets to read this, and the connection closed. */
+void exchange_blurt(struct exchange *x);
 /* To a browser that asks whether its page may: yes. */
 void exchange_preflight(struct exchange *x);
 /* The error's body in the form that clients of the path expect; also for an error within a stream. */
@@ -105,6 +114,11 @@ enum MHD_Result exchange_advance(struct exchange *x);
 void exchange_wake(struct exchange *x, unsigned why);
 /* Did the client close its connection? From any thread, as above. */
 bool exchange_gone(const struct exchange *x);
+/* Is there more than its socket takes? From any thread, as above. */
+bool exchange_full(const struct exchange *x);
+/* For the tick: has nobody read the stream for http_unread() seconds? Then exchange_cut() ends it. */
+bool exchange_unread(struct exchange *x, double now);
+void exchange_cut(struct exchange *x);
 /* A tick for a call that waits: wakes it only when there is something to do, a client that left or a stream that was
  * silent for `keep_alive` seconds. */
 void exchange_tick(struct exchange *x, double now, double keep_alive);

@@ -4,9 +4,12 @@
 #include "api/http/head.h"
 #include "api/http/cors.h"
 #include "api/http/endpoint.h"
+#include "api/http/http.h"
 #include "api/http/server.h"
 #include "engine/base/clock.h"
 #include "engine/base/hexid.h"
+#include "engine/base/keyhash.h"
+#include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
 #include <stdio.h>
@@ -43,12 +46,22 @@ static const char *head_value(const struct exchange *x, const char *name)
 	return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
+/* Without the blanks at its end, which are no part of a value (RFC 9110, 5.5) and which libmicrohttpd leaves. */
+static size_t head_length(const char *v)
+{
+	size_t n = strlen(v);
+
+	while (n && (v[n - 1] == ' ' || v[n - 1] == '\t'))
+		n--;
+	return n;
+}
+
 static bool head_is(const struct exchange *x, const char *name, const char *want)
 {
 	const char *v = head_value(x, name);
 	size_t n = strlen(want);
 
-	return v && !strncasecmp(v, want, n) && (!v[n] || v[n] == ';' || v[n] == ' ');
+	return v && !strncasecmp(v, want, n) && (!v[n] || strchr("; \t", v[n]));
 }
 
 /* Where the body ends must not depend on who reads the head: a proxy in front could see another request than
@@ -69,23 +82,48 @@ static const char *head_bad_framing(const struct head_sum *sum, bool old)
 	return NULL;
 }
 
-/* "Authorization: Bearer KEY" as OpenAI's clients send it, "x-api-key: KEY" as Anthropic's do. */
-static int head_keys(const struct exchange *x, struct keys *keys, struct keys_pass *ret_pass, struct error *err)
+/* "Authorization: Bearer KEY" as OpenAI's clients send it; NULL when there is none. */
+static const char *head_bearer(const struct exchange *x)
 {
 	const char *authorization = head_value(x, "Authorization");
-	const char *shown[2] = { NULL, head_value(x, "x-api-key") };
+	bool bearer = authorization && !strncasecmp(authorization, "Bearer ", 7);
 
-	if (authorization && !strncasecmp(authorization, "Bearer ", 7))
-		shown[0] = authorization + 7 + strspn(authorization + 7, " ");
-	return keys_enter(keys, shown, 2, clock_s(), ret_pass, err);
+	return bearer ? authorization + 7 + strspn(authorization + 7, " ") : NULL;
+}
+
+/* Anthropic's clients send "x-api-key: KEY". */
+static int head_keys(const struct exchange *x, struct keys *keys, struct keys_pass *ret_pass, struct error *err)
+{
+	const char *given[2] = { head_bearer(x), head_value(x, "x-api-key") };
+	char *shown[2];
+	int rc;
+
+	for (int i = 0; i < 2; i++)
+		shown[i] = given[i] ? mem_strndup(given[i], head_length(given[i])) : NULL;
+	rc = keys_enter(keys, (const char *const *)shown, 2, clock_s(), ret_pass, err);
+	free(shown[0]);
+	free(shown[1]);
+	return rc;
+}
+
+static bool head_is_own(const struct exchange *x, const struct keyhash *own)
+{
+	const char *shown = own ? head_bearer(x) : NULL;
+
+	return shown && keyhash_is(own, shown, head_length(shown));
 }
 
 /* Everything but open routes needs a key, also what is not there: who has none learns nothing. */
-static int head_admit(struct exchange *x, struct keys *keys)
+static int head_admit(struct exchange *x, const struct head_options *o)
 {
+	struct keys *keys = o->keys;
 	struct error err = { 0 };
 	int rc;
 
+	if (head_is_own(x, o->own)) {
+		strcpy(x->label, HTTP_OWN_LABEL);
+		return 0;
+	}
 	if (!keys || (x->route && x->route->access == ROUTE_OPEN))
 		return 0;
 	rc = head_keys(x, keys, &x->pass, &err);
@@ -104,7 +142,7 @@ static int head_admit(struct exchange *x, struct keys *keys)
 static bool head_is_rebound(const struct exchange *x)
 {
 	const char *host = head_value(x, "Host"), *colon = host ? strrchr(host, ':') : NULL;
-	size_t n = !host ? 0 : colon ? (size_t)(colon - host) : strlen(host), local = strlen(".localhost");
+	size_t n = !host ? 0 : colon ? (size_t)(colon - host) : head_length(host), local = strlen(".localhost");
 
 	if (n == 0 || *host == '[' || !memchr(host, '.', n) || strspn(host, "0123456789.") >= n)
 		return false;
@@ -149,7 +187,7 @@ void head_check(struct exchange *x, const struct head_options *o, bool old)
 		error_set(&x->error, RC_HEADERS, NULL,
 			  "request headers larger than %d bytes or more than %d of them", HEAD_MAX_BYTES,
 			  HEAD_MAX_FIELDS);
-	else if (cors_admit(x, o->cors) || head_admit(x, o->keys) || x->error.rc)
+	else if (cors_admit(x, o->cors) || head_admit(x, o) || x->error.rc)
 		return;
 	else if (!o->keys && !o->any_host && head_is_rebound(x))
 		error_set(&x->error, RC_DENIED, NULL,
@@ -164,5 +202,5 @@ bool head_refuses_now(const struct exchange *x, size_t max_body)
 {
 	const char *expect = head_value(x, "Expect");
 
-	return x->close || (expect && !strcasecmp(expect, "100-continue")) || head_too_large(x, 8 * max_body);
+	return x->close || (expect && head_is(x, "Expect", "100-continue")) || head_too_large(x, 8 * max_body);
 }

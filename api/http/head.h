@@ -5,9 +5,11 @@
 #define API_HEAD_H
 
 #include "api/http/exchange.h"
+#include "engine/base/keyhash.h"
 
 struct head_options {
 	struct keys *keys;         /* NULL: everyone may call */
+	const struct keyhash *own; /* http_options.own_key's, or NULL */
 	bool any_host;             /* without keys: whatever name the client calls us by */
 	const char *cors;          /* origins (cors.h) or NULL */
 	size_t max_body;

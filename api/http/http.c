@@ -20,6 +20,7 @@
 
 #include <malloc.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,9 @@
 #define HTTP_LARGE ((size_t)1 << 20)      /* bytes of a body or an answer after which freed memory is given back */
 #define HTTP_TRIM_SECONDS 2
 #define HTTP_TRIMS 2                      /* the engine lets go of a call a little later */
+#define HTTP_NO_PATIENCE 0                /* without an end, as libmicrohttpd has it */
+#define HTTP_HEARD_S 1.0 /* that connections without a request yet get when stopping */
+#define HTTP_HEARD_POLL_MS 5
 #define HTTP_STOP_MS 3000                 /* for slow clients to take their last bytes */
 
 struct http {
@@ -37,6 +41,7 @@ struct http {
 	char *version, *cors;
 	struct engine *engine;
 	struct keys *keys;            /* NULL: everyone may call */
+	struct keyhash own;           /* of options.own_key, if there is one */
 	time_t started;
 	struct ports ports;
 	struct conns conns;
@@ -65,9 +70,19 @@ const char *http_version(const struct http *h)
 	return h->version;
 }
 
+bool http_repetition_guard(const struct http *h)
+{
+	return h->options.repetition_guard;
+}
+
 double http_keep_alive(const struct http *h)
 {
 	return h->options.keep_alive < 0 ? INFINITY : h->options.keep_alive;
+}
+
+double http_unread(const struct http *h)
+{
+	return h->options.unread;
 }
 
 double http_stall(const struct http *h)
@@ -92,12 +107,34 @@ const char *http_address(const struct http *h)
 	return h->ports.address;
 }
 
+void http_own_url(const struct http *h, struct buf *ret_url)
+{
+	static const char *const any[][2] = { { "0.0.0.0:", "127.0.0.1:" }, { "[::]:", "[::1]:" } };
+	const char *address = h->ports.n ? h->ports.port[0].address : "", *host = "";
+
+	buf_clear(ret_url);
+	if (*address && strncmp(address, ENDPOINT_UNIX, strlen(ENDPOINT_UNIX)))
+		buf_adds(ret_url, h->options.tls_cert ? "https://" : "http://");
+	for (size_t i = 0; i < mem_countof(any) && !*host; i++)
+		if (!strncmp(address, any[i][0], strlen(any[i][0]))) {
+			host = any[i][1];
+			address += strlen(any[i][0]);
+		}
+	buf_printf(ret_url, "%s%s", host, address);
+}
+
+bool http_is_local(const struct http *h)
+{
+	return h->ports.local;
+}
+
 /* ---- one call's way through libmicrohttpd ---- */
 
 /* `old`: HTTP/1.0. */
 static void http_begin(struct http *h, struct exchange *x, bool old)
 {
-	const struct head_options head = { h->keys, h->options.allow_no_keys, h->cors, h->options.max_body };
+	const struct head_options head = { h->keys, h->options.own_key ? &h->own : NULL, h->options.allow_no_keys, h->cors,
+					   h->options.max_body };
 
 	lock_take(&h->lock);
 	list_put(&h->calls, &x->node);
@@ -137,8 +174,10 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 		return MHD_YES;
 	}
 	*len = 0;
-	if (x->status)
+	if (x->status && !x->blurted)
 		return MHD_YES;
+	if (x->blurted && !n)
+		return MHD_NO;
 	if (n)
 		return http_take(h, x, data, n) ? MHD_YES : MHD_NO;
 	if (x->work.step)
@@ -150,6 +189,8 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *conn, const
 	else if (!x->error.rc)
 		x->route->handler(x);
 	exchange_drop_body(x, &h->body_total);
+	if (x->streaming)
+		http_patience(conn, HTTP_NO_PATIENCE); /* http_tick() knows better who takes nothing */
 	return x->work.step ? exchange_advance(x) : MHD_YES;
 }
 
@@ -173,7 +214,7 @@ static void http_log(const struct exchange *x)
 
 static void http_count(struct http *h, const struct exchange *x, bool gone)
 {
-	const struct traffic_call c = { x->route, x->status, gone, x->sent };
+	const struct traffic_call c = { x->route, x->status, x->rc, gone, x->sent };
 
 	traffic_ended(h->traffic, &c);
 }
@@ -188,14 +229,16 @@ static void http_completed(void *arg, struct MHD_Connection *conn, void **state,
 	*state = NULL;
 	if (!x)
 		return;
-	gone = why != MHD_REQUEST_TERMINATED_COMPLETED_OK || x->abandoned;
+	gone = (why != MHD_REQUEST_TERMINATED_COMPLETED_OK && !x->blurted) || x->abandoned;
 	if (gone && !x->failed[0])
-		snprintf(x->failed, sizeof x->failed, "disconnected");
+		snprintf(x->failed, sizeof x->failed, "%s", atomic_load(&x->cut) ? "unread" : "disconnected");
 	http_log(x);
 	http_count(h, x, gone);
 	if (x->body_seen >= HTTP_LARGE || x->sent >= HTTP_LARGE)
 		atomic_store(&h->large_over, true);
 	exchange_drop_body(x, &h->body_total);
+	if (x->streaming && !gone)
+		http_patience(conn, (unsigned)h->options.idle); /* for its next request */
 	conns_request_over(&h->conns, conn);
 	/* Unlisted before it is freed: http_tick() only touches what is listed. */
 	lock_take(&h->lock);
@@ -217,6 +260,7 @@ static void http_defaults(struct http_options *o)
 	o->head = o->head > 0 ? o->head : 10;
 	o->body = o->body > 0 ? o->body : 300; /* the largest then comes with 30 kB/s */
 	o->idle = o->idle > 0 ? o->idle : 60;
+	o->unread = o->unread > 0 ? o->unread : 900;
 	o->threads = o->threads > 0 ? o->threads : 4;
 	o->max_body = o->max_body ? o->max_body : (size_t)8 << 20;
 	o->max_body_total = o->max_body_total ? o->max_body_total : 8 * o->max_body;
@@ -224,8 +268,7 @@ static void http_defaults(struct http_options *o)
 	o->stall = o->stall > 0 ? o->stall : 120;
 }
 
-/* When stopping, no new connection. MHD_quiesce_daemon() would say so to the kernel, but its workers' own removal of the
- * socket from their epoll sets races with it, and the loser aborts the process (0.9.75). */
+/* When stopping, no new connection. */
 static enum MHD_Result http_accept(void *arg, const struct sockaddr *address, socklen_t len)
 {
 	(void)address;
@@ -270,6 +313,8 @@ int http_start(const struct http_options *o, struct engine *e, struct http **ret
 	h->options = *o;
 	http_defaults(&h->options);
 	h->version = mem_strdup(h->options.version);
+	if (o->own_key)
+		keyhash_make(&h->own, o->own_key);
 	h->engine = e;
 	h->traffic = traffic_new();
 	h->started = time(NULL);
@@ -311,13 +356,17 @@ int http_next_read(const struct http *h, const struct http_options *o, struct ht
 	return r;
 }
 
-void http_next_use(struct http *h, struct http_next **next)
+bool http_next_use(struct http *h, struct http_next **next, struct keys_change *ret_change)
 {
-	if ((*next)->files.keys)
-		keys_replace(h->keys, &(*next)->files.keys);
+	bool keys = (*next)->files.keys != NULL;
+
+	*ret_change = (struct keys_change){ 0 };
+	if (keys)
+		keys_replace(h->keys, &(*next)->files.keys, clock_s(), ret_change);
 	if ((*next)->files.tls)
 		tls_use(&(*next)->files.tls);
 	http_next_free(next);
+	return keys;
 }
 
 void http_next_free(struct http_next **pn)
@@ -360,8 +409,11 @@ void http_tick(struct http *h)
 
 	must_magic(h, HTTP_MAGIC);
 	lock_take(&h->lock);
-	list_each(x, &h->calls, struct exchange, node)
+	list_each(x, &h->calls, struct exchange, node) {
 		exchange_tick(x, now, keep_alive);
+		if (exchange_unread(x, now))
+			exchange_cut(x);
+	}
 	lock_drop(&h->lock);
 	conns_tick(&h->conns);
 	http_trim(h, now);
@@ -377,6 +429,15 @@ static void http_wait_idle(struct http *h)
 	lock_drop(&h->lock);
 }
 
+/* Who was let in last is still answered, or what the service manager would have kept for the next start is lost. */
+static void http_wait_heard(struct http *h)
+{
+	double end = clock_s() + HTTP_HEARD_S;
+
+	while (conns_unheard(&h->conns) && clock_s() < end)
+		poll(NULL, 0, HTTP_HEARD_POLL_MS);
+}
+
 void http_stop(struct http **ph)
 {
 	struct http *h = *ph;
@@ -385,6 +446,8 @@ void http_stop(struct http **ph)
 	if (!h)
 		return;
 	must_magic(h, HTTP_MAGIC);
+	ports_deafen(&h->ports);
+	http_wait_heard(h);
 	atomic_store(&h->stopping, true);
 	http_wake_all(h);
 	http_wait_idle(h);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #define HTTP_DEFAULT_LISTEN "127.0.0.1:8420"
+#define HTTP_OWN_LABEL "probe"
 
 struct engine;
 struct http;
@@ -26,15 +27,19 @@ struct http_options {
 	const char *cors;          /* origins whose pages may read answers (cors.h) [none] */
 	const char *keys;          /* path of the key file (keys.h) [everyone may call] */
 	bool allow_no_keys;        /* everyone may call, though other machines can */
+	const char *own_key;       /* of this process, in no file: calls with it have no limits and the label HTTP_OWN_LABEL
+				    * [none] */
 	const char *version;       /* for GET /version [""] */
 	int max_connections;       /* of each socket [256] */
 	int max_connections_per_address; /* [as many as there may be] */
 	double head, body;         /* seconds until a request's head is whole [10], and its body [300] */
 	double idle;               /* seconds that a connection may be silent [60] */
+	double unread;             /* seconds after which a stream ends that nobody reads [900] */
 	int threads;               /* of libmicrohttpd; parsing and tokenizing happen on them [4] */
 	size_t max_body;           /* bytes of one request's body, more is 413 [8 MiB] */
 	size_t max_body_total;     /* of all bodies held at once, more is 503 [8 * max_body] */
 	double keep_alive;         /* seconds of silence after which a parked stream gets a comment; < 0: never [4] */
+	bool repetition_guard;     /* answers that loop are ended, unless their request says otherwise */
 	double stall;              /* seconds with work but no engine step that turn /ready red [120] */
 	/* Takes over a question (question.h) about what only the program around the server knows; on any thread,
 	 * must not block [nobody answers]. */
@@ -50,12 +55,19 @@ int http_check(const struct http_options *o, struct buf *why);
 /* The files again, as they are now; of `o` only their paths count. http_next_use() takes over what was read and
  * cannot fail; until then the old is in use. */
 int http_next_read(const struct http *h, const struct http_options *o, struct http_next **ret_next, struct buf *why);
-void http_next_use(struct http *h, struct http_next **next);
+struct keys_change;
+/* *ret_change (keys.h): how the keys differ; false, and zeroes, where there are no keys. */
+bool http_next_use(struct http *h, struct http_next **next, struct keys_change *ret_change);
 void http_next_free(struct http_next **next);
 /* Call about once a second: notices vanished clients and keeps parked streams alive. */
 void http_tick(struct http *h);
 /* The bound addresses, e.g. "127.0.0.1:8420 unix:/run/dsv4d/http", with the real port when port 0 was asked for. */
 const char *http_address(const struct http *h);
+/* How this process reaches the first of them: "https://127.0.0.1:8420", "unix:/run/dsv4d/http"; nothing when there is
+ * none. */
+void http_own_url(const struct http *h, struct buf *ret_url);
+/* Can only this machine reach all of them? */
+bool http_is_local(const struct http *h);
 /* Stops accepting, ends running streams with an error event and [DONE], other calls with 503, joins the
  * threads, frees. Drain the engine first to let them finish. NULL is fine. */
 void http_stop(struct http **h);

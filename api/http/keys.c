@@ -36,6 +36,8 @@ struct keys {
 	struct lock lock;
 	struct keys_entry *entry;
 	int n;
+	struct keys_use **gone; /* of names that are in the file no more, while they count */
+	int n_gone;
 };
 
 static void keys_use_unref(struct keys_use *u)
@@ -171,6 +173,9 @@ void keys_free(struct keys **pk)
 		return;
 	for (int i = 0; i < k->n; i++)
 		keys_use_unref(k->entry[i].use);
+	for (int i = 0; i < k->n_gone; i++)
+		keys_use_unref(k->gone[i]);
+	free(k->gone);
 	lock_fini(&k->lock);
 	free(k->entry);
 	free(k);
@@ -186,7 +191,72 @@ int keys_count(struct keys *k)
 	return n;
 }
 
-void keys_replace(struct keys *k, struct keys **next)
+static struct keys_entry *keys_by_name(struct keys *k, const char *name)
+{
+	for (int i = 0; i < k->n; i++)
+		if (!strcmp(k->entry[i].use->name, name))
+			return &k->entry[i];
+	return NULL;
+}
+
+static bool keys_same(const struct keys_entry *a, const struct keys_entry *b)
+{
+	return a->per_minute == b->per_minute && a->concurrent == b->concurrent &&
+	       !memcmp(&a->hash, &b->hash, sizeof a->hash);
+}
+
+/* Takes over what was counted under e's name. */
+static void keys_take_over(struct keys_entry *e, struct keys_use *u)
+{
+	keys_use_unref(e->use);
+	e->use = u;
+	u->refs++;
+}
+
+static void keys_compare(struct keys *k, struct keys *next, struct keys_change *c)
+{
+	*c = (struct keys_change){ .now = next->n };
+	for (int i = 0; i < next->n; i++) {
+		struct keys_entry *e = &next->entry[i], *was = keys_by_name(k, e->use->name);
+
+		c->added += !was;
+		c->changed += was && !keys_same(e, was);
+		if (was)
+			keys_take_over(e, was->use);
+		for (int j = 0; j < k->n_gone && !was; j++)
+			if (!strcmp(k->gone[j]->name, e->use->name))
+				keys_take_over(e, k->gone[j]);
+	}
+	c->removed = k->n - (c->now - c->added);
+}
+
+/* Is there something that a key of the name would have to count? A minute fills any bucket. */
+static bool keys_counts(const struct keys_use *u, double now)
+{
+	return u->refs > 1 || (u->filled > 0 && now - u->filled < 60);
+}
+
+/* Keeps those of names that are in no file now, while they count. */
+static void keys_keep_gone(struct keys *k, struct keys *old, double now)
+{
+	struct keys_use **gone = mem_new(((size_t)k->n_gone + (size_t)old->n + 1) * sizeof *gone);
+	int n = 0;
+
+	for (int i = 0; i < k->n_gone + old->n; i++) {
+		struct keys_use *u = i < k->n_gone ? k->gone[i] : old->entry[i - k->n_gone].use;
+
+		if (!keys_by_name(k, u->name) && keys_counts(u, now))
+			gone[n++] = u;
+		else
+			keys_use_unref(u);
+	}
+	free(k->gone);
+	k->gone = gone;
+	k->n_gone = n;
+	old->n = 0;
+}
+
+void keys_replace(struct keys *k, struct keys **next, double now, struct keys_change *ret_change)
 {
 	struct keys *old = *next;
 	struct keys_entry *entry;
@@ -194,25 +264,14 @@ void keys_replace(struct keys *k, struct keys **next)
 
 	*next = NULL;
 	lock_take(&k->lock);
-	for (int i = 0; i < old->n; i++)
-		for (int j = 0; j < k->n; j++) {
-			struct keys_use **u = &old->entry[i].use;
-
-			if (strcmp((*u)->name, k->entry[j].use->name) != 0)
-				continue;
-			keys_use_unref(*u);
-			*u = k->entry[j].use;
-			(*u)->refs++;
-		}
+	keys_compare(k, old, ret_change);
 	entry = k->entry;
 	n = k->n;
 	k->entry = old->entry;
 	k->n = old->n;
 	old->entry = entry;
 	old->n = n;
-	for (int i = 0; i < old->n; i++)
-		keys_use_unref(old->entry[i].use);
-	old->n = 0;
+	keys_keep_gone(k, old, now);
 	lock_drop(&k->lock);
 	keys_free(&old);
 }

@@ -30,8 +30,12 @@ struct keys_pass {
 int keys_read(const char *path, struct keys **ret_k, struct buf *why);
 void keys_free(struct keys **k);
 int keys_count(struct keys *k);
-/* From now on k has next's keys; what runs under a name goes on counting. Frees next. */
-void keys_replace(struct keys *k, struct keys **next);
+/* From now on k has next's keys; what runs and ran under a name goes on counting, also when the name was in no file for
+ * a while: to delete a key and add it again is no way around its limits. Frees next. */
+struct keys_change {
+	int added, removed, changed, now; /* by name; changed: another hash or other limits; now: in all */
+};
+void keys_replace(struct keys *k, struct keys **next, double now, struct keys_change *ret_change);
 
 /* Admits a call at `now` (clock_s()) that shows up to n keys, some of them NULL; the first that is known
  * counts. RC_AUTH; RC_LIMIT with err->retry_after when its limits are reached. Every key of the file is

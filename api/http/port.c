@@ -6,8 +6,11 @@
 #include "engine/base/log.h"
 #include "engine/base/rc.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define PORT_CONNECTION_MEMORY (128 * 1024)
 #define PORT_MAX_OPTIONS 8
@@ -73,9 +76,23 @@ int port_open(struct port *p, int fd, const struct port_options *o, struct buf *
 	return p->daemon ? 0 : buf_why(why, RC_INTERNAL, "cannot start the HTTP server on %s", p->address);
 }
 
+/* What libmicrohttpd knows as its listening socket becomes one that nobody can reach. MHD_stop_daemon() would shut the
+ * real one down: for all who have it, the service manager that gave it to us too. MHD_quiesce_daemon() is not for use:
+ * its workers' own removal of the socket from their epoll sets races with it, and the loser aborts (0.9.75). */
+void port_deafen(struct port *p)
+{
+	const union MHD_DaemonInfo *i = MHD_get_daemon_info(p->daemon, MHD_DAEMON_INFO_LISTEN_FD);
+	int deaf = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (i && deaf >= 0)
+		dup3(deaf, i->listen_fd, O_CLOEXEC);
+	if (deaf >= 0)
+		close(deaf);
+}
+
 void port_close(struct port *p)
 {
 	if (p->daemon)
-		MHD_stop_daemon(p->daemon); /* closes the listening socket */
+		MHD_stop_daemon(p->daemon);
 	p->daemon = NULL;
 }

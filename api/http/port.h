@@ -27,6 +27,8 @@ struct port_options {
 
 /* Serves the listening socket, which the port then owns. -errno, RC_INVALID, RC_INTERNAL. */
 int port_open(struct port *p, int fd, const struct port_options *o, struct buf *why);
+/* From now on it takes no connection; those there are go on. Who comes waits in the socket, if others have it, too. */
+void port_deafen(struct port *p);
 /* Ends all its connections and joins its threads; nothing for a port that is {0}. */
 void port_close(struct port *p);
 

@@ -83,9 +83,13 @@ int ports_open(struct ports *p, const struct http_options *o, const struct port_
 	int fd[PORTS_MAX], n, r = ports_sockets(o, fd, &n, why);
 	char address[ENDPOINT_MAX];
 
+	p->local = true;
 	for (int i = 0; i < n && !r; i++) {
+		bool local = endpoint_is_local(fd[i]);
+
+		p->local &= local;
 		r = endpoint_name(fd[i], address, why);
-		r = r ? r : ports_guard(o, address, endpoint_is_local(fd[i]), why);
+		r = r ? r : ports_guard(o, address, local, why);
 	}
 	for (int i = 0; i < n; i++) {
 		r = r ? r : ports_add(p, fd[i], po, why);
@@ -93,6 +97,12 @@ int ports_open(struct ports *p, const struct http_options *o, const struct port_
 			close(fd[i]);
 	}
 	return r;
+}
+
+void ports_deafen(struct ports *p)
+{
+	for (int i = 0; i < p->n; i++)
+		port_deafen(&p->port[i]);
 }
 
 void ports_close(struct ports *p)

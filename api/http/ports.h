@@ -13,6 +13,7 @@
 struct ports {
 	struct port port[PORTS_MAX];
 	int n;
+	bool local;                            /* only this machine can reach any */
 	char address[PORTS_MAX * ENDPOINT_MAX]; /* all of them, separated by blanks */
 };
 
@@ -20,6 +21,8 @@ struct ports {
 int ports_check(const struct http_options *o, struct buf *why);
 /* Serves the options' addresses and sockets. As ports_check(), -errno; the sockets are then closed. */
 int ports_open(struct ports *p, const struct http_options *o, const struct port_options *po, struct buf *why);
+/* port.h, of all. */
+void ports_deafen(struct ports *p);
 void ports_close(struct ports *p);
 
 #endif

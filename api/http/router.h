@@ -22,10 +22,11 @@ struct route {
 extern const struct route router_table[];
 extern const int router_count;
 
-/* NULL when none matches; *ret_allow is then the method that the path would take, or NULL. *ret_rest is what
- * stands for a final "*", pointing into path. */
-const struct route *router_find(const char *method, const char *path, const char **ret_rest,
-				const char **ret_allow);
+/* NULL when none matches. *ret_rest is the path from what stands for a "*" on, pointing into it. */
+const struct route *router_find(const char *method, const char *path, const char **ret_rest);
+/* "GET, HEAD, DELETE": what the path takes, "" when it is no route's; path NULL: what any path takes. */
+#define ROUTER_ALLOW 64
+void router_allow(const char *path, char ret_list[ROUTER_ALLOW]);
 
 /* The handlers. */
 #define ROUTE(method, path, access, prefix, handler, text) route_f handler;

@@ -16,6 +16,10 @@ bool http_stopping(const struct http *h);
 time_t http_started(const struct http *h);
 const char *http_version(const struct http *h);
 double http_keep_alive(const struct http *h);
+/* Seconds after which a stream ends that nobody reads. */
+double http_unread(const struct http *h);
+/* Does the guard end answers that loop, unless their request says otherwise? */
+bool http_repetition_guard(const struct http *h);
 double http_stall(const struct http *h);
 struct traffic *http_traffic(const struct http *h);
 /* Gives the question away; false: nobody answers. For question.c. */

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #define TLS_MAX_BYTES (1u << 20)
@@ -169,4 +170,17 @@ static int tls_retrieve(gnutls_session_t session, const gnutls_datum_t *names, i
 gnutls_certificate_retrieve_function2 *tls_callback(void)
 {
 	return tls_retrieve;
+}
+
+void tls_write(struct MHD_Connection *connection, int fd, const char *s, size_t len)
+{
+	const union MHD_ConnectionInfo *i = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+	gnutls_session_t session = i ? (gnutls_session_t)i->tls_session : NULL;
+
+	if (session) {
+		(void)gnutls_record_send(session, s, len);
+		(void)gnutls_bye(session, GNUTLS_SHUT_WR);
+	} else {
+		(void)!send(fd, s, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
 }

@@ -7,6 +7,7 @@
 #include "engine/base/buf.h"
 
 #include <gnutls/abstract.h>
+#include <microhttpd.h>
 
 struct tls_pair;
 
@@ -25,5 +26,9 @@ void tls_use(struct tls_pair **pair);
 void tls_end(void);
 /* For MHD_OPTION_HTTPS_CERT_CALLBACK. */
 gnutls_certificate_retrieve_function2 *tls_callback(void);
+
+/* Writes to the connection beside libmicrohttpd, which must have nothing to write itself: in TLS or not, as it is. As much
+ * as the socket takes at once. From the connection's thread. */
+void tls_write(struct MHD_Connection *connection, int fd, const char *s, size_t len);
 
 #endif

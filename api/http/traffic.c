@@ -4,10 +4,13 @@
 #include "api/http/traffic.h"
 #include "api/http/metrics.h"
 #include "engine/base/mem.h"
+#include "engine/base/rc.h"
 
+#include <ctype.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TRAFFIC_MAX_STATUS 600
 
@@ -17,6 +20,16 @@ enum { TRAFFIC_NONE = 0 /* routes, and the place of calls that matched none */
 #undef ROUTE
 };
 
+static const struct {
+	const char *name;
+	int rc;
+} traffic_errors[] = {
+#define RC(name, code, http, type, varlink, text) { #name, name },
+#include "engine/base/rc.def"
+#undef RC
+};
+#define TRAFFIC_ERRORS (mem_countof(traffic_errors) + 1) /* -errno comes last */
+
 struct traffic_route {
 	atomic_ullong status[TRAFFIC_MAX_STATUS];
 	atomic_ullong gone, sent;
@@ -24,6 +37,7 @@ struct traffic_route {
 
 struct traffic {
 	atomic_int open;
+	atomic_ullong error[TRAFFIC_ERRORS];
 	struct traffic_route route[TRAFFIC_NONE + 1];
 };
 
@@ -43,6 +57,23 @@ void traffic_began(struct traffic *t)
 	atomic_fetch_add(&t->open, 1);
 }
 
+static size_t traffic_error(int rc)
+{
+	size_t e = 0;
+
+	while (e < mem_countof(traffic_errors) && traffic_errors[e].rc != rc)
+		e++;
+	return e;
+}
+
+/* "too_large"; "system" for the last. */
+static void traffic_error_name(size_t e, char ret_name[32])
+{
+	snprintf(ret_name, 32, "%s", e < mem_countof(traffic_errors) ? traffic_errors[e].name + strlen("RC_") : "system");
+	for (char *p = ret_name; *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+}
+
 void traffic_ended(struct traffic *t, const struct traffic_call *c)
 {
 	struct traffic_route *r = &t->route[c->route ? c->route - router_table : TRAFFIC_NONE];
@@ -50,6 +81,8 @@ void traffic_ended(struct traffic *t, const struct traffic_call *c)
 	atomic_fetch_sub(&t->open, 1);
 	atomic_fetch_add(&r->status[c->status > 0 && c->status < TRAFFIC_MAX_STATUS ? c->status : 0], 1);
 	atomic_fetch_add(&r->gone, c->gone);
+	if (c->rc)
+		atomic_fetch_add(&t->error[traffic_error(c->rc)], 1);
 	atomic_fetch_add(&r->sent, c->sent);
 }
 
@@ -80,6 +113,12 @@ void traffic_metrics(struct traffic *t, struct metrics *m)
 {
 	for (int i = 0; i <= TRAFFIC_NONE; i++)
 		traffic_statuses(t, i, m);
+	for (size_t e = 0; e < TRAFFIC_ERRORS; e++) {
+		char name[32];
+
+		traffic_error_name(e, name);
+		metrics_put(m, METRIC_http_errors_total, (double)atomic_load(&t->error[e]), METRICS_LABELS(name));
+	}
 	for (int i = 0; i <= TRAFFIC_NONE; i++)
 		metrics_put(m, METRIC_http_disconnects_total, (double)atomic_load(&t->route[i].gone),
 			    METRICS_LABELS(traffic_method(i), traffic_path(i)));

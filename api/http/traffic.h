@@ -21,6 +21,7 @@ void traffic_began(struct traffic *t);
 struct traffic_call {
 	const struct route *route;
 	int status;
+	int rc;                /* of the error that was its answer; 0: none */
 	bool gone;             /* its client was, before the end */
 	uint64_t sent;         /* bytes of the reply's body */
 };

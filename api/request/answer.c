@@ -4,7 +4,9 @@
 #include "api/request/answer.h"
 #include "api/http/server.h"
 #include "api/http/sse.h"
+#include "api/request/guard_field.h"
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -16,6 +18,7 @@
 #define ANSWER_BURST 65536
 
 struct answer {
+	struct exchange *x;
 	const struct answer_form *as;
 	void *form;
 	struct generation *generation[ANSWER_MAX_CHOICES];
@@ -32,12 +35,19 @@ static void answer_notify(void *arg)
 	exchange_wake(arg, EXCHANGE_EVENTS);
 }
 
+static bool answer_full(void *arg)
+{
+	return exchange_full(arg);
+}
+
 static void answer_end(void *arg)
 {
 	struct answer *a = arg;
 
 	/* Cancels what still runs: the client may have vanished. After it no notify comes. */
 	for (int i = 0; i < a->n; i++) {
+		if (atomic_load(&a->x->cut))
+			engine_cancel(a->x->engine, generation_id(a->generation[i]), RC_UNREAD);
 		generation_unref(&a->generation[i]);
 		collect_fini(&a->collect[i]);
 	}
@@ -58,6 +68,19 @@ static void answer_usage(const struct answer *a, struct gen_usage *ret_u)
 		ret_u->prompt_tokens += i % a->each ? 0 : one.prompt_tokens;
 		ret_u->cached_tokens += i % a->each ? 0 : one.cached_tokens;
 	}
+}
+
+/* Of what was generated only the figure: texts are not logged. */
+static void answer_log_loop(const struct answer *a, int choice, const struct gen_event *ev)
+{
+	struct buf what = { 0 };
+
+	if (ev->kind != GEN_EV_FINISH || !ev->loop.kind)
+		return;
+	loopguard_describe(&ev->loop, &what);
+	log_event(LOG_LV_WARN, "looped", "id=%s part=%s what=%s token=%d ended=%d",
+		generation_id(a->generation[choice]), loopguard_part_name(ev->loop.part), LOGQ(buf_str(&what)), ev->loop.token, ev->loop.ended);
+	buf_fini(&what);
 }
 
 static void answer_stopping(struct error *err)
@@ -111,6 +134,7 @@ static bool answer_stream_round(struct exchange *x, struct answer *a)
 
 	for (int i = 0; i < a->n && !a->ended; i++)
 		if (!a->done[i] && generation_next(a->generation[i], &ev)) {
+			answer_log_loop(a, i, &ev);
 			answer_stream_event(x, a, i, &ev);
 			gen_event_fini(&ev);
 			any = true;
@@ -183,6 +207,7 @@ static void answer_whole_step(struct exchange *x, void *arg, unsigned why)
 
 	for (int i = 0; i < a->n; i++)
 		while (!a->done[i] && generation_next(a->generation[i], &ev)) {
+			answer_log_loop(a, i, &ev);
 			a->done[i] = collect_add(&a->collect[i], &ev);
 			a->n_done += a->done[i];
 		}
@@ -220,12 +245,34 @@ static int answer_submit_one(struct exchange *x, struct generation_spec *spec, s
 	return rc;
 }
 
-static int answer_submit(struct exchange *x, struct generation_spec *spec, struct answer *a, struct error *err)
+/* Several answers are admitted all or none: those that came first must not keep the others out. */
+static int answer_reserve(struct exchange *x, const struct answer_order *o, struct error *err)
+{
+	int n = o->n_specs * o->each, rc;
+	struct buf why = { 0 };
+
+	if (n == 1)
+		return 0;
+	rc = engine_reserve(x->engine, n, &why);
+	if (rc == RC_INVALID)
+		error_set(err, rc, o->each > 1 ? "n" : "prompt", "%s: %s", o->each > 1 ? "n" : "prompt", buf_str(&why));
+	else if (rc)
+		error_from_engine(err, rc, &why);
+	for (int i = 0; i < o->n_specs; i++)
+		o->spec[i].reserved = true;
+	buf_fini(&why);
+	return rc;
+}
+
+static int answer_submit(struct exchange *x, struct generation_spec *spec, struct answer *a, bool stream,
+			 struct error *err)
 {
 	int rc = 0;
 
 	spec->label = x->label;
+	guard_default(&spec->guard, http_repetition_guard(x->http), &spec->sampling);
 	spec->notify = answer_notify;
+	spec->full = stream ? answer_full : NULL;
 	spec->arg = x;
 	for (int i = 0; i < a->each && !rc; i++) {
 		rc = answer_submit_one(x, spec, a, err);
@@ -256,17 +303,22 @@ int answer_start(struct exchange *x, const struct answer_order *o, struct error 
 {
 	struct answer *a = mem_new(sizeof *a);
 	struct exchange_work work = { o->stream ? answer_stream_step : answer_whole_step, answer_end, a };
-	int rc;
+	int rc, n = o->n_specs * o->each, held;
 
 	must(o->each >= 1 && o->n_specs >= 1 && o->each <= ANSWER_MAX_CHOICES &&
 		o->n_specs <= ANSWER_MAX_CHOICES / o->each);
+	a->x = x;
 	a->as = o->as;
 	a->form = o->form;
 	a->each = o->each;
 	rc = answer_bound(o, err);
 	rc = rc ? rc : keys_answers(&x->pass, o->n_specs * o->each, err);
+	rc = rc ? rc : answer_reserve(x, o, err);
+	held = rc || n == 1 ? 0 : n;
 	for (int i = 0; i < o->n_specs && !rc; i++)
-		rc = answer_submit(x, &o->spec[i], a, err);
+		rc = answer_submit(x, &o->spec[i], a, o->stream, err);
+	if (held > a->n)
+		engine_unreserve(x->engine, held - a->n);
 	if (rc) {
 		answer_end(a);
 		return rc;

@@ -91,15 +91,18 @@ static int chat_messages_calls(const struct field_at *m, struct error *err)
 	return rc;
 }
 
-/* An assistant's last message is gone on with whether or not it says so, and an earlier one was. */
-static int chat_messages_prefix(const struct field_at *m, const char *role, struct error *err)
+/* An assistant's last message is gone on with whether or not it says so; in front of others the word says nothing that
+ * could be done. */
+static int chat_messages_prefix(const struct field_at *m, const char *role, bool last, struct error *err)
 {
 	bool prefix = false;
 	int rc = field_bool(m, "prefix", &prefix, err);
 
-	if (rc || !prefix || !strcmp(role, "assistant"))
+	if (rc || !prefix)
 		return rc;
-	return field_refuse(m, "prefix", err, RC_INVALID, "only an assistant's message can be gone on with");
+	if (strcmp(role, "assistant"))
+		return field_refuse(m, "prefix", err, RC_INVALID, "only an assistant's message can be gone on with");
+	return last ? 0 : field_refuse(m, "prefix", err, RC_INVALID, "only the last message can be gone on with");
 }
 
 /* A refusal beside the content is text that was said, as one among its parts. */
@@ -141,20 +144,21 @@ static void chat_messages_arguments(json_t *m)
 }
 
 /* Checks one message; *ret_m is a copy, whose content parts became a string. */
-static int chat_messages_one(const struct field_at *m, json_t **ret_m, struct error *err)
+static int chat_messages_one(const struct field_at *m, bool last, json_t **ret_m, struct error *err)
 {
 	const char *role = NULL, *skip = NULL, *refusal = "";
-	json_t *content, *text = NULL;
+	json_t *content, *tools = NULL, *text = NULL;
 	int rc;
 
 	if ((rc = field_string(m, "role", &role, err)) || (rc = field_string(m, "name", &skip, err)) ||
 	    (rc = field_string(m, "reasoning_content", &skip, err)) ||
 	    (rc = field_string(m, "refusal", &refusal, err)) ||
-	    (rc = field_string(m, "tool_call_id", &skip, err)) || (rc = chat_messages_calls(m, err)))
+	    (rc = field_string(m, "tool_call_id", &skip, err)) || (rc = chat_messages_calls(m, err)) ||
+	    (rc = field_array(m, "tools", &tools, err)) || (rc = tools_check(m, tools, err)))
 		return rc;
 	if (!role)
 		return field_refuse(m, "role", err, RC_INVALID, "missing");
-	if ((rc = chat_messages_prefix(m, role, err)))
+	if ((rc = chat_messages_prefix(m, role, last, err)))
 		return rc;
 	content = field_any(m, "content");
 	if (content && !json_is_string(content) && !json_is_array(content))
@@ -192,7 +196,7 @@ int chat_messages_parse(const struct field_at *body, json_t **ret_messages, stru
 
 		rc = field_element(body, "messages", in, i, &m, err);
 		if (!rc)
-			rc = chat_messages_one(&m, &one, err);
+			rc = chat_messages_one(&m, i + 1 == json_array_size(in), &one, err);
 		if (!rc)
 			must_zero(json_array_append_new(out, one));
 	}

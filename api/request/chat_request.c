@@ -20,11 +20,13 @@ static const struct plain_field chat_request_plain[] = {
 #define FLAG(name, member, text) PLAIN_ROW_FLAG(struct settings, name, member, text)
 #define REFUSED PLAIN_ROW_REFUSED
 #define ONLY PLAIN_ROW_ONLY
+#define REMARK(name, text)
 #include "api/request/chat_fields.def"
 #undef INT
 #undef FLAG
 #undef REFUSED
 #undef ONLY
+#undef REMARK
 };
 
 static int chat_request_own(const struct field_at *b, struct settings *r, struct error *err)

@@ -33,7 +33,7 @@ struct collect {
 	int stop;                       /* index of the stop string that ended it; -1 */
 	struct buf detail;              /* of the finish */
 	struct error error;             /* rc != 0: the generation was cancelled or failed */
-	bool open;                      /* internal: call[n_calls] has begun and is no whole call yet */
+	bool open;                      /* call[n_calls] has begun and is no whole call */
 	bool parted;                    /* internal: the next text is a part of its own */
 };
 

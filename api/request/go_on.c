@@ -38,6 +38,23 @@ static int go_on_refuse(const json_t *messages, const char *key, struct error *e
 	return field_refuse(&at, key, err, RC_INVALID, "%s", text);
 }
 
+/* The model's encoder begins an answer after what a user, a tool or a developer says, and a reminder after that; after a
+ * system's words it does not, and the model would go on with those. */
+static int go_on_asked(const json_t *messages, struct error *err)
+{
+	size_t n = json_array_size(messages);
+	const char *role = "";
+
+	while (n > 0 && (role = json_string_value(json_object_get(json_array_get(messages, n - 1), "role"))) &&
+	       !strcmp(role, "latest_reminder"))
+		n--;
+	if (!role || (n && strcmp(role, "system") && strcmp(role, "assistant")))
+		return 0;
+	return go_on_refuse(messages, "role", err,
+		"nothing is asked: the last message, but for reminders, must be a user's, a tool's or a developer's, or the "
+		"assistant's to be gone on with; put a system's in front");
+}
+
 int go_on_prepare(json_t *messages, const struct generation_spec *spec, struct error *err)
 {
 	bool forced = spec->format != GEN_FORMAT_TEXT || spec->calls == GEN_CALLS_REQUIRED ||
@@ -49,7 +66,7 @@ int go_on_prepare(json_t *messages, const struct generation_spec *spec, struct e
 		must_zero(json_array_remove(messages, json_array_size(messages) - 1));
 	m = go_on_last(messages);
 	if (!m)
-		return 0;
+		return go_on_asked(messages, err);
 	if (go_on_has(m, "tool_calls"))
 		return go_on_refuse(messages, "tool_calls", err, "the last calls have no results");
 	if (!go_on_has(m, "content") && !go_on_reasoned(m))

@@ -72,10 +72,12 @@ json_t *openai_json_logprob(const struct tokenizer *t, const struct gen_event *e
 
 void openai_json_add_logprob(json_t **io_logprobs, const struct tokenizer *t, const struct gen_event *ev)
 {
+	if (ev->lp_place.text == GEN_TEXT_NONE)
+		return;
 	if (!*io_logprobs)
 		*io_logprobs = json_pack("{s:[], s:[]}", "content", "reasoning_content");
 	must(*io_logprobs);
 	must_zero(json_array_append_new(json_object_get(*io_logprobs,
-							ev->lp_reasoning ? "reasoning_content" : "content"),
+							ev->lp_place.text == GEN_TEXT_REASONING ? "reasoning_content" : "content"),
 					openai_json_logprob(t, ev)));
 }

@@ -76,7 +76,13 @@ int plain_read(const struct plain_field *f, size_t n, const struct field_at *b, 
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < n && !rc; i++)
-		rc = plain_one(&f[i], b, to, err);
+	for (size_t i = 0; i < n && !rc; i++) {
+		struct field_at in = *b;
+
+		if (f[i].object && !json_is_object(json_object_get(b->object, f[i].object)))
+			continue;
+		rc = f[i].object ? field_object(b, f[i].object, &in, err) : 0;
+		rc = rc ? rc : plain_one(&f[i], &in, to, err);
+	}
 	return rc;
 }

@@ -3,6 +3,7 @@
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/request/settings.h"
 #include "api/request/answer.h"
+#include "api/request/guard_field.h"
 #include "api/request/plain.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
@@ -14,19 +15,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct plain_field settings_plain[] = {
-#define REAL(name, member, min, max, text) PLAIN_ROW_REAL(struct settings, name, member, min, max, text)
-#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct settings, name, member, min, max, text)
-#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct settings, name, member, text)
 #define REFUSED PLAIN_ROW_REFUSED
 #define ONLY PLAIN_ROW_ONLY
-#include "api/request/settings_fields.def"
+#define REMARK(name, text)
+#define REFUSED_IN PLAIN_ROW_REFUSED_IN
+#define ONLY_IN PLAIN_ROW_ONLY_IN
+#define REMARK_IN(object, name, text)
+static const struct plain_field settings_common[] = {
+#define REAL(name, member, min, max, text) PLAIN_ROW_REAL(struct gen_sampling, name, member, min, max, text)
+#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct gen_sampling, name, member, min, max, text)
+#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct gen_sampling, name, member, text)
+#include "api/request/common_fields.def"
 #undef REAL
 #undef INT
 #undef FLAG
+};
+
+static const struct plain_field settings_plain[] = {
+#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct settings, name, member, min, max, text)
+#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct settings, name, member, text)
+#include "api/request/settings_fields.def"
+#undef INT
+#undef FLAG
+};
 #undef REFUSED
 #undef ONLY
-};
+#undef REMARK
+#undef REFUSED_IN
+#undef ONLY_IN
+#undef REMARK_IN
 
 int settings_model(const struct field_at *b, const struct engine *e, bool required, struct error *err)
 {
@@ -45,16 +62,16 @@ int settings_model(const struct field_at *b, const struct engine *e, bool requir
 	return rc;
 }
 
-static int settings_seed(const struct field_at *b, struct settings *r, struct error *err)
+static int settings_seed(const struct field_at *b, struct gen_sampling *s, struct error *err)
 {
 	json_int_t seed = 0;
 
 	if (!field_any(b, "seed"))
 		return 0;
-	r->spec.sampling.has_seed = true;
+	s->has_seed = true;
 	if (field_int(b, "seed", INT64_MIN, INT64_MAX, &seed, err))
 		return err->rc;
-	r->spec.sampling.seed = (uint64_t)seed;
+	s->seed = (uint64_t)seed;
 	return 0;
 }
 
@@ -107,8 +124,8 @@ static int settings_stop(const struct field_at *b, struct settings *r, struct er
 }
 
 /* {"TOKEN ID": -100..100} */
-static int settings_bias(const struct field_at *b, const struct engine *e, struct settings *r,
-			     struct error *err)
+static int settings_bias(const struct field_at *b, const struct engine *e, struct gen_sampling *s,
+	struct gen_logit_bias **ret_bias, struct error *err)
 {
 	int vocab = engine_config(e)->vocab_size;
 	struct field_at o;
@@ -120,9 +137,9 @@ static int settings_bias(const struct field_at *b, const struct engine *e, struc
 		return rc;
 	if (json_object_size(o.object) > SETTINGS_MAX_BIAS)
 		return field_refuse(b, "logit_bias", err, RC_INVALID, "more than %d tokens", SETTINGS_MAX_BIAS);
-	r->bias = mem_new((json_object_size(o.object) + 1) * sizeof *r->bias);
+	*ret_bias = mem_new((json_object_size(o.object) + 1) * sizeof **ret_bias);
 	json_object_foreach (o.object, key, v) {
-		struct gen_logit_bias *one = &r->bias[r->spec.sampling.n_bias];
+		struct gen_logit_bias *one = *ret_bias + s->n_bias;
 		double x = 0;
 		char *end;
 		long id;
@@ -136,9 +153,22 @@ static int settings_bias(const struct field_at *b, const struct engine *e, struc
 			return rc;
 		one->token = (int32_t)id;
 		one->bias = (float)x;
-		r->spec.sampling.n_bias++;
+		s->n_bias++;
 	}
-	r->spec.sampling.bias = r->bias;
+	s->bias = *ret_bias;
+	return 0;
+}
+
+int settings_sampling(const struct engine *e, const struct field_at *b, struct gen_sampling *s,
+	struct gen_logit_bias **ret_bias, struct error *err)
+{
+	int rc;
+
+	if ((rc = plain_read(settings_common, mem_countof(settings_common), b, s, err)) ||
+	    (rc = settings_seed(b, s, err)) || (rc = settings_bias(b, e, s, ret_bias, err)))
+		return rc;
+	if (s->top_k < 0)
+		s->top_k = 0;
 	return 0;
 }
 
@@ -173,14 +203,12 @@ int settings_parse(const struct engine *e, const struct field_at *b, struct sett
 	int rc;
 
 	if ((rc = settings_model(b, e, false, err)) ||
+	    (rc = settings_sampling(e, b, &r->spec.sampling, &r->bias, err)) ||
 	    (rc = plain_read(settings_plain, mem_countof(settings_plain), b, r, err)) ||
-	    (rc = settings_best_of(b, r, err)) || (rc = settings_seed(b, r, err)) ||
-	    (rc = settings_stop(b, r, err)) || (rc = settings_bias(b, e, r, err)) ||
+	    (rc = settings_best_of(b, r, err)) || (rc = settings_stop(b, r, err)) ||
 	    (rc = settings_stream_options(b, r, err)))
 		return rc;
-	if (r->spec.sampling.top_k < 0)
-		r->spec.sampling.top_k = 0;
-	return 0;
+	return guard_field(b, &r->spec.guard, err);
 }
 
 void settings_fini(struct settings *r)

@@ -23,12 +23,17 @@ struct settings {
 
 /* Neutral settings; settings_fini() after use. */
 void settings_init(const struct engine *e, struct settings *r);
-/* Reads everything of settings_fields.def, and model, seed, stop, logit_bias, best_of and stream_options. */
+/* Reads everything of common_fields.def and settings_fields.def, and model, seed, stop, logit_bias, best_of,
+ * stream_options and repetition_guard. */
 int settings_parse(const struct engine *e, const struct field_at *b, struct settings *r, struct error *err);
 void settings_fini(struct settings *r);
 
 /* "model": a name of the served one. RC_NOT_FOUND. */
 int settings_model(const struct field_at *b, const struct engine *e, bool required, struct error *err);
+/* What every protocol's body may say: all of common_fields.def, seed and logit_bias. *ret_bias is malloc'd, and what
+ * s->bias points to; it is set on failure too. */
+int settings_sampling(const struct engine *e, const struct field_at *b, struct gen_sampling *s,
+	struct gen_logit_bias **ret_bias, struct error *err);
 /* An array of stop strings. *ret_stop is malloc'd, its strings are the body's. */
 int settings_stops(const struct field_at *b, const char *key, const char ***ret_stop, struct gen_sampling *s,
 	struct error *err);

@@ -80,7 +80,7 @@ static int tools_one(const struct field_at *tool, json_t *names, struct error *e
 	return tools_take_name(&f, names, name, json_true(), err);
 }
 
-static int tools_check(const struct field_at *body, json_t *tools, struct error *err)
+int tools_check(const struct field_at *body, json_t *tools, struct error *err)
 {
 	json_t *names;
 	int rc = 0;

@@ -21,6 +21,8 @@ int tools_name(const struct field_at *f, const char **ret_name, struct error *er
 /* Notes that a tool has that name; takes over `value`. Refused when another has it, or when there are TOOLS_MAX already:
  * calls say no more than the name. */
 int tools_take_name(const struct field_at *f, json_t *names, const char *name, json_t *value, struct error *err);
+/* OpenAI's tools, of a request or of a message: each as it must be, and no two of one name. */
+int tools_check(const struct field_at *body, json_t *tools, struct error *err);
 /* A tool of its parts; takes over `parameters`, which may be NULL. `strict`: calls are held to them. */
 json_t *tools_new(const char *name, const char *description, json_t *parameters, bool strict);
 /* Is there one of that name (NULL: any)? */

@@ -42,16 +42,25 @@ static void responses_answer_tell(struct responses_answer *a, const char *type, 
 	responses_items_send(a, out, json_pack("{s:s, s:o}", "type", type, "response", response));
 }
 
+/* Clients know one reason for an answer that was cut off; that it looped stands beside it. */
+static json_t *responses_answer_incomplete(const char *detail)
+{
+	json_t *o = json_pack("{s:s}", "reason", "max_output_tokens");
+
+	if (!strcmp(detail, "repetition"))
+		must_zero(json_object_set_new(o, "finish_detail", json_string(detail)));
+	return o;
+}
+
 /* The end of an answer: done, or cut off. Keeps the response, if it is to be kept. */
-static void responses_answer_finish(struct responses_answer *a, enum gen_finish f, const struct gen_usage *usage,
-	struct buf *out)
+static void responses_answer_finish(struct responses_answer *a, enum gen_finish f, const char *detail,
+	const struct gen_usage *usage, struct buf *out)
 {
 	a->complete = f != GEN_LENGTH;
 	responses_items_end(a, out);
 	a->finished = responses_answer_object(a, a->complete ? "completed" : "incomplete", usage);
 	if (!a->complete)
-		must_zero(json_object_set_new(a->finished, "incomplete_details",
-			json_pack("{s:s}", "reason", "max_output_tokens")));
+		must_zero(json_object_set_new(a->finished, "incomplete_details", responses_answer_incomplete(detail)));
 	if (a->store)
 		responses_store_keep(a->x->engine, a->x->id, a->finished);
 }
@@ -74,7 +83,7 @@ static void responses_answer_event(void *form, int choice, const struct gen_even
 
 	must_zero(choice);
 	if (ev->kind == GEN_EV_FINISH)
-		responses_answer_finish(a, ev->finish, usage, out);
+		responses_answer_finish(a, ev->finish, ev->text ? ev->text : "", usage, out);
 	else
 		responses_items_event(a, ev, out);
 }
@@ -132,6 +141,18 @@ static void responses_answer_call(struct responses_answer *a, const struct colle
 	responses_items_event(a, &end, NULL);
 }
 
+/* One that was cut off: what came before it was over, as a stream has said by then. */
+static void responses_answer_cut_call(struct responses_answer *a, const struct collect *c)
+{
+	struct gen_event begin = { .kind = GEN_EV_TOOL_BEGIN };
+
+	if (!c->open)
+		return;
+	begin.text = c->call[c->n_calls].name;
+	begin.len = strlen(begin.text);
+	responses_items_event(a, &begin, NULL);
+}
+
 static json_t *responses_answer_reply(void *form, const struct collect *c, int n, const struct gen_usage *usage)
 {
 	struct responses_answer *a = form;
@@ -146,7 +167,8 @@ static json_t *responses_answer_reply(void *form, const struct collect *c, int n
 			responses_answer_words(a, p->kind, p->kind == GEN_EV_REASONING ? &c->reasoning : &c->content,
 				p->from, p->len);
 	}
-	responses_answer_finish(a, c->finish, usage, NULL);
+	responses_answer_cut_call(a, c);
+	responses_answer_finish(a, c->finish, buf_str(&c->detail), usage, NULL);
 	return json_incref(a->finished);
 }
 

@@ -3,6 +3,7 @@
  * Threads: any, one at a time per object. Locks: none. */
 #include "api/responses/responses_request.h"
 #include "api/request/go_on.h"
+#include "api/request/guard_field.h"
 #include "api/request/settings.h"
 #include "api/request/plain.h"
 #include "api/request/recall_fill.h"
@@ -15,18 +16,21 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct plain_field responses_request_fields[] = {
-#define REAL(name, member, min, max, text) PLAIN_ROW_REAL(struct responses_request, name, member, min, max, text)
 #define INT(name, member, min, max, text) PLAIN_ROW_INT(struct responses_request, name, member, min, max, text)
 #define FLAG(name, member, text) PLAIN_ROW_FLAG(struct responses_request, name, member, text)
 #define REFUSED PLAIN_ROW_REFUSED
+#define ONLY PLAIN_ROW_ONLY
+#define REMARK(name, text)
 #include "api/responses/responses_fields.def"
-#undef REAL
 #undef INT
 #undef FLAG
 #undef REFUSED
+#undef ONLY
+#undef REMARK
 };
 
 /* ---- what the content must be ---- */
@@ -189,10 +193,11 @@ static int responses_request_fill(const struct exchange *x, const struct field_a
 	int rc;
 
 	if ((rc = settings_model(b, x->engine, false, err)) ||
+		(rc = settings_sampling(x->engine, b, &r->spec.sampling, &r->bias, err)) ||
 		(rc = plain_read(responses_request_fields, mem_countof(responses_request_fields), b, r, err)) ||
 		(rc = field_object(b, "metadata", &metadata, err)) || (rc = responses_request_text(b, r, err)) ||
 		(rc = responses_request_reasoning(b, r, err)) || (rc = responses_request_include(b, r, err)) ||
-		(rc = responses_tools_parse(b, r, err)))
+		(rc = responses_tools_parse(b, r, err)) || (rc = guard_field(b, &r->spec.guard, err)))
 		return rc;
 	responses_request_echo(r, b);
 	r->spec.one_call = !r->parallel;
@@ -233,5 +238,6 @@ void responses_request_fini(struct responses_request *r)
 	json_decref(r->tools);
 	json_decref(r->echo);
 	json_decref(r->names);
+	free(r->bias);
 	*r = (struct responses_request){ 0 };
 }

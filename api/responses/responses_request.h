@@ -17,6 +17,7 @@ struct responses_request {
 	json_t *tools;               /* as chat's; ours */
 	json_t *echo;                /* the fields of the response that repeat the request; ours */
 	json_t *names;               /* by the name a tool is offered under: {"type", "name", "namespace", "tool"}; ours */
+	struct gen_logit_bias *bias; /* ours */
 	const char *schema_at;       /* where the schema stood */
 	bool stream, store, parallel;
 	bool summary;                /* the reasoning is told as its summary */

@@ -3,11 +3,16 @@
  * Threads: the connection's libmicrohttpd thread. Locks: none of its own. */
 #include "api/request/handle.h"
 #include "api/responses/responses_answer.h"
+#include "api/responses/responses_list.h"
 #include "api/responses/responses_request.h"
 #include "api/responses/responses_store.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
+#include "engine/base/rc.h"
 
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 #include <time.h>
 
 static int responses_route_answer(struct exchange *x, json_t *body, struct error *err)
@@ -62,13 +67,32 @@ void responses_route_count(struct exchange *x)
 
 /* ---- those that are kept ---- */
 
+static const char *responses_route_argument(const struct exchange *x, const char *name)
+{
+	return MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* What is kept is the answer, not the events that told it. */
+static int responses_route_whole(const struct exchange *x, struct error *err)
+{
+	const char *stream = responses_route_argument(x, "stream");
+
+	if (stream && *stream && strcasecmp(stream, "false") && strcmp(stream, "0"))
+		return error_set(err, RC_UNSUPPORTED, "stream",
+			"stream: a kept response is read whole; only POST /v1/responses streams");
+	if (responses_route_argument(x, "starting_after"))
+		return error_set(err, RC_UNSUPPORTED, "starting_after",
+			"starting_after: a kept response is read whole; it has no events to begin after");
+	return 0;
+}
+
 static void responses_route_kept(struct exchange *x, bool forget)
 {
 	struct error err = { 0 };
 	struct buf nothing = { 0 };
 	json_t *response = NULL, *reply;
 
-	if (responses_store_get(x, x->rest, &response, &err)) {
+	if ((!forget && responses_route_whole(x, &err)) || responses_store_get(x, x->rest, &response, &err)) {
 		exchange_fail(x, &err);
 	} else if (forget) {
 		(void)engine_keep(x->engine, x->rest, &nothing);
@@ -85,6 +109,14 @@ static void responses_route_kept(struct exchange *x, bool forget)
 void responses_route_show(struct exchange *x)
 {
 	responses_route_kept(x, false);
+}
+
+void responses_route_items(struct exchange *x)
+{
+	char *id = mem_strndup(x->rest, strcspn(x->rest, "/"));
+
+	responses_list_reply(x, id);
+	free(id);
 }
 
 void responses_route_forget(struct exchange *x)

@@ -64,6 +64,17 @@ static void responses_store_strip(json_t *messages, const char *instructions)
 		must_zero(json_object_set_new(front, "content", json_string(text + n + strlen("\n\n"))));
 }
 
+int responses_store_asked(const struct exchange *x, const char *id, json_t **ret_messages, struct error *err)
+{
+	json_t *response = NULL;
+	int rc = responses_store_find(x, id, &response, ret_messages, "", err);
+
+	if (!rc)
+		responses_store_strip(*ret_messages, json_string_value(json_object_get(response, "instructions")));
+	json_decref(response);
+	return rc;
+}
+
 int responses_store_earlier(const struct exchange *x, const char *id, struct history *h, struct error *err)
 {
 	static const char param[] = "previous_response_id";

@@ -16,6 +16,8 @@
 void responses_store_keep(struct engine *e, const char *id, json_t *response);
 /* RC_NOT_FOUND when there is none of that id that this caller may read. The caller frees. */
 int responses_store_get(const struct exchange *x, const char *id, json_t **ret_response, struct error *err);
+/* The messages before that response, but for its instructions; the caller frees. RC_NOT_FOUND as above. */
+int responses_store_asked(const struct exchange *x, const char *id, json_t **ret_messages, struct error *err);
 /* The conversation up to and with that response, but for its instructions. RC_NOT_FOUND names previous_response_id. */
 int responses_store_earlier(const struct exchange *x, const char *id, struct history *h, struct error *err);
 

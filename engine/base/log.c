@@ -4,9 +4,11 @@
 #include "engine/base/log.h"
 #include "engine/base/clock.h"
 #include "engine/base/rc.h"
+#include "engine/base/utf8.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -14,6 +16,7 @@
 
 #define LOG_LINE_MAX 4096
 
+static log_sink_f *log_sink; /* NULL: stderr */
 static atomic_int log_level_now = LOG_LV_INFO;
 
 static const struct {
@@ -72,6 +75,11 @@ static int log_admit(struct log_site *site)
 	return __atomic_exchange_n(&site->lost, 0, __ATOMIC_RELAXED);
 }
 
+void log_set_sink(log_sink_f *f)
+{
+	log_sink = f;
+}
+
 void log_write(struct log_site *site, enum log_level level, const char *event, const char *fmt, ...)
 {
 	char line[LOG_LINE_MAX];
@@ -80,7 +88,7 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 
 	if (lost < 0)
 		return;
-	n = snprintf(line, sizeof line - 64, "<%d>%s ", (int)level, event);
+	n = log_sink ? 0 : snprintf(line, sizeof line - 64, "<%d>%s ", (int)level, event);
 	va_start(ap, fmt);
 	m = vsnprintf(line + n, sizeof line - 64 - (size_t)n, fmt, ap);
 	va_end(ap);
@@ -89,41 +97,74 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 	n = n + m < (int)sizeof line - 65 ? n + m : (int)sizeof line - 65;
 	if (lost)
 		n += snprintf(line + n, sizeof line - (size_t)n - 1, " suppressed=%d", lost);
+	if (log_sink) {
+		log_sink(level, event, line);
+		return;
+	}
 	line[n++] = '\n';
 	if (write(STDERR_FILENO, line, (size_t)n) < 0)
 		return; /* stderr gone: nowhere to say so */
 }
 
+/* The length of what stands here as one character; 1 with *ret_hex for a byte that no reader of the log should get as it
+ * is: of a control (U+0080 to 9F too), or of no UTF-8. */
+static size_t log_step(const char *s, bool *ret_hex)
+{
+	unsigned char c = (unsigned char)s[0];
+	size_t n;
+	bool whole = utf8_step(s, strnlen(s, 4), &n) == UTF8_VALID;
+
+	*ret_hex = !whole || c < ' ' || c == 0x7f || (n == 2 && c == 0xc2 && (unsigned char)s[1] < 0xa0);
+	return *ret_hex ? 1 : n;
+}
+
+static bool log_plain(const char *s)
+{
+	bool hex = false;
+
+	if (!*s)
+		return false;
+	for (; *s && !hex; s += log_step(s, &hex))
+		if (strchr(" \"=\\", *s))
+			return false;
+	return !hex;
+}
+
+static size_t log_quote_one(char *out, const char *s, size_t n, bool hex)
+{
+	static const char digits[] = "0123456789abcdef";
+	unsigned char c = (unsigned char)*s;
+
+	if (hex) {
+		memcpy(out, "\\x", 2);
+		out[2] = digits[c >> 4];
+		out[3] = digits[c & 15];
+		return 4;
+	}
+	if (c == '"' || c == '\\') {
+		out[0] = '\\';
+		out[1] = (char)c;
+		return 2;
+	}
+	memcpy(out, s, n);
+	return n;
+}
+
 const char *log_quote(char *out, const char *s)
 {
-	static const char hex[] = "0123456789abcdef";
-	size_t o = 0;
-	int plain = s[0] != '\0';
+	bool plain = log_plain(s), hex;
+	size_t o = 0, n;
 
-	for (const char *p = s; *p; p++)
-		if ((unsigned char)*p <= ' ' || *p == '"' || *p == '=' || *p == '\\' || *p == 0x7f)
-			plain = 0;
 	if (!plain)
 		out[o++] = '"';
-	for (const char *p = s; *p; p++) {
-		unsigned char c = (unsigned char)*p;
-
+	for (; *s; s += n) {
+		n = log_step(s, &hex);
 		if (o + 10 > LOG_QUOTE_MAX) {
 			memcpy(out + o, "...", 3);
 			o += 3;
 			break;
 		}
-		if (c == '"' || c == '\\') {
-			out[o++] = '\\';
-			out[o++] = (char)c;
-		} else if (c < ' ' || c == 0x7f) {
-			out[o++] = '\\';
-			out[o++] = 'x';
-			out[o++] = hex[c >> 4];
-			out[o++] = hex[c & 15];
-		} else {
-			out[o++] = (char)c;
-		}
+		o += log_quote_one(out + o, s, n, hex);
 	}
 	if (!plain)
 		out[o++] = '"';

@@ -34,6 +34,9 @@ enum log_level log_get_level(void);
 /* "err", "warn", "notice", "info", "debug" or the digit; 0 or RC_INVALID. */
 int log_parse_level(const char *name, enum log_level *ret_level);
 const char *log_level_name(enum log_level level);
+/* Where lines go instead of stderr: `event`, and its text, "key=value key=value". Set before other threads log. */
+typedef void log_sink_f(enum log_level level, const char *event, const char *text);
+void log_set_sink(log_sink_f *f);
 void log_write(struct log_site *site, enum log_level level, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Writes s into out (LOG_QUOTE_MAX bytes), quoted and escaped where it needs to be; returns out. */

@@ -20,7 +20,7 @@ union beside_args {
 #undef OP
 };
 
-struct beside_mem { void *p; size_t bytes; };
+struct beside_mem { void *p; size_t bytes; struct device *device; };
 
 /* The call under way. */
 struct beside_call {
@@ -65,17 +65,24 @@ static size_t beside_cells(const struct beside *b)
 
 /* ---- one call ---- */
 
-static int beside_grow(struct beside_mem *m, int64_t n, size_t size)
+static void beside_release(struct beside_mem *m)
+{
+	if (m->p)
+		device_free(m->device, m->p);
+	*m = (struct beside_mem){ 0 };
+}
+
+static int beside_grow(struct beside_mem *m, int64_t n, size_t size, struct device *d)
 {
 	size_t bytes = (size_t)n * size;
 
 	if (bytes <= m->bytes)
 		return 0;
-	free(m->p);
-	m->bytes = 0;
-	m->p = mem_try((size_t)n, size);
+	beside_release(m);
+	m->p = device_alloc(d, (size_t)n, size);
 	if (!m->p)
 		return -ENOMEM;
+	m->device = d;
 	m->bytes = bytes;
 	return 0;
 }
@@ -108,7 +115,7 @@ static int beside_redirect(struct beside *b, const struct forward_op *o)
 	for (int i = 0; i < c->n_out; i++) {
 		struct op_out *out = &c->b[i];
 		int64_t n = out->n_row > 0 ? (out->n_row - 1) * out->ld + out->width : 0;
-		int rc = beside_grow(&b->out[i], n > 0 ? n : 1, sizeof(float));
+		int rc = beside_grow(&b->out[i], n > 0 ? n : 1, sizeof(float), forward_op_device(o));
 
 		if (rc)
 			return rc;
@@ -123,7 +130,7 @@ static int beside_redirect(struct beside *b, const struct forward_op *o)
 static int beside_prepare(struct beside *b, const struct forward_op *o)
 {
 	struct beside_call *c = &b->call;
-	int rc = beside_grow(&b->visible, op_rows(o->op, o->args) + 1, sizeof(int32_t));
+	int rc = beside_grow(&b->visible, op_rows(o->op, o->args) + 1, sizeof(int32_t), device_cpu());
 
 	if (rc)
 		return rc;
@@ -261,9 +268,8 @@ static void beside_after(void *arg, const struct forward_op *o)
 	if (!c->active)
 		return;
 	c->active = false;
-	pool_scratch_reset(b->pool);
 	running_op(pool_running(b->pool), c->slot, kset_generation(b->kset), o->op, o->phase, o->layer);
-	rc = op_call(o->op, c->slot->fn, pool_exec(b->pool), &c->slot->provider->host, &c->args);
+	rc = forward_op_call(o, c->slot, &c->args);
 	if (rc)
 		beside_failed(b, o, rc, rc_text(rc));
 	for (int i = 0; i < c->n_out && rc == 0; i++)
@@ -300,8 +306,8 @@ void beside_free(struct beside **pb)
 	if (!b)
 		return;
 	for (int i = 0; i < OP_IO_MAX_OUT; i++)
-		free(b->out[i].p);
-	free(b->visible.p);
+		beside_release(&b->out[i]);
+	beside_release(&b->visible);
 	free(b->cell);
 	buf_fini(&b->why);
 	lock_fini(&b->lock);

@@ -65,6 +65,9 @@ void cache_free(struct cache **c);
 /* Pins the path of tokens [0, n) under the numbers. Never fails: without memory or blocks the path is empty. */
 void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n,
 	struct cache_path **ret_p, struct cache_find *ret_f);
+/* The same, and never from rows that are only lent to these numbers (cache_keep()). */
+void cache_lookup_own(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n,
+	struct cache_path **ret_p, struct cache_find *ret_f);
 /* Has all that was asked of the disk come, or failed? True at once where nothing was. Then *ret_f is the final word;
  * until then only ret_f->matched is set, and grows with each block that comes. */
 bool cache_ready(struct cache *c, struct cache_path *p, struct cache_find *ret_f);

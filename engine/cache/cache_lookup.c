@@ -183,10 +183,10 @@ void cache_count(struct cache *c, const struct cache_find *f, int64_t n)
 	cache_recount(c, f, false);
 }
 
-static void cache_find_first(struct cache *c, struct cache_path *p, const uint8_t numbers[32], const int32_t *token,
-	int64_t n)
+/* A prompt of these numbers, looked for under those or, if they are lent some, under others. */
+static void cache_find_first(struct cache *c, struct cache_path *p, const uint8_t numbers[32], const uint8_t under[32],
+	const int32_t *token, int64_t n)
 {
-	const uint8_t *under = cache_keep_numbers(c, numbers, token, n);
 	long long now = cache_now(c);
 
 	p->kept = under != numbers;
@@ -196,7 +196,7 @@ static void cache_find_first(struct cache *c, struct cache_path *p, const uint8_
 	cache_conclude(c, p, token, n);
 }
 
-void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n,
+static void cache_lookup_under(struct cache *c, const uint8_t numbers[32], bool lent, const int32_t *token, int64_t n,
 	struct cache_path **ret_p, struct cache_find *ret_f)
 {
 	struct cache_path *p = mem_new(sizeof *p);
@@ -204,7 +204,7 @@ void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *tok
 	p->find = (struct cache_find){ .miss = CACHE_OFF, .diff_token = -1 };
 	lock_take(&c->lock);
 	if (c->o.bytes)
-		cache_find_first(c, p, numbers, token, n);
+		cache_find_first(c, p, numbers, lent ? cache_keep_numbers(c, numbers, token, n) : numbers, token, n);
 	lock_drop(&c->lock);
 	*ret_p = p;
 	/* What is coming is counted when it has come. */
@@ -214,6 +214,18 @@ void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *tok
 	cache_count(c, &p->find, n);
 	lock_drop(&c->lock);
 	*ret_f = p->find;
+}
+
+void cache_lookup(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n,
+	struct cache_path **ret_p, struct cache_find *ret_f)
+{
+	cache_lookup_under(c, numbers, true, token, n, ret_p, ret_f);
+}
+
+void cache_lookup_own(struct cache *c, const uint8_t numbers[32], const int32_t *token, int64_t n,
+	struct cache_path **ret_p, struct cache_find *ret_f)
+{
+	cache_lookup_under(c, numbers, false, token, n, ret_p, ret_f);
 }
 
 /* What it found is not to be used any more: looks for what is. */

@@ -11,6 +11,7 @@
 #define CACHE_NUMBERS_POSITIONS 512
 
 static uint8_t cache_numbers_digest[32];
+static char cache_numbers_cpu[SHA256_HEX];
 
 /* Outside the ops the engine computes the rotations, in libm's double. */
 static void cache_numbers_rotations(struct buf *b)
@@ -36,6 +37,14 @@ void cache_numbers_arithmetic(const uint8_t golden[32])
 	buf_fini(&b);
 }
 
+void cache_numbers_machine(const char *features)
+{
+	uint8_t digest[32];
+
+	sha256(digest, features, strlen(features));
+	sha256_hex(cache_numbers_cpu, digest, sizeof digest);
+}
+
 static void cache_numbers_parameters(struct buf *b, const struct numerics *n)
 {
 	char value[32];
@@ -58,7 +67,7 @@ static void cache_numbers_slot(struct buf *b, const struct kset_slot *s)
 	if (cache_numbers_exact(s))
 		buf_adds(b, "exact\n");
 	else
-		buf_printf(b, "%s %s %s\n", p->plugin->name, p->plugin->version, p->sha256);
+		buf_printf(b, "%s %s %s %s\n", p->plugin->name, p->plugin->version, p->sha256, cache_numbers_cpu);
 }
 
 /* What "exact" is the same as: what this program computes by itself, and without whom. */

@@ -28,6 +28,9 @@
 /* Once, before the first identity is asked for: a digest of ref's own results, which are those of a compiler and a
  * libm (check_golden()). Zeros without it: a program that keeps no cache over its end needs none. */
 void cache_numbers_arithmetic(const uint8_t golden[32]);
+/* Once, like that: what the CPU has (cpus_features()), by which a kernel may choose its instructions. What is exact has
+ * the same bits everywhere. */
+void cache_numbers_machine(const char *features);
 void cache_numbers(const struct kset *ks, const struct numerics *n, uint8_t ret_id[32]);
 /* Do the set's two phases compute the same bits? If not, what a decode step computed must not be published: a later
  * prompt would have been prefilled. */

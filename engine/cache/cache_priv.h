@@ -135,6 +135,9 @@ void cache_take_promise(struct cache *c, struct cache_path *p);
 bool cache_fetch_start(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n, struct cache_find *ret_f);
 /* Nothing more comes for the path: its find is final. */
 void cache_fetch_cancel(struct cache *c, struct cache_path *p);
+
+/* ---- disk (cache_write.c): without the lock ---- */
+
 /* A node that is held, and the state at its end or NULL, is to be on disk, if there is one. */
 void cache_disk_publish(struct cache *c, const struct cache_node *n, struct sequence_state *state);
 /* All blocks up to a node that is held, and its state, which is pinned: without one of them those behind are of no

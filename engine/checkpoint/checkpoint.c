@@ -10,13 +10,17 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define CHECKPOINT_MAX_CONFIG (1u << 20)
 #define CHECKPOINT_MAX_INDEX (128u << 20)
+#define CHECKPOINT_PIECE (128u << 10) /* bytes */
 #define CHECKPOINT_INDEX "model.safetensors.index.json"
 
 static char *checkpoint_path(const char *dir, const char *name)
@@ -323,4 +327,69 @@ const void *checkpoint_data(const struct checkpoint *ck, const struct checkpoint
 
 	must(f->map.data != NULL);
 	return (const char *)f->map.data + t->t->offset;
+}
+
+/* ---- memory ---- */
+
+int checkpoint_lock(const struct checkpoint *ck, struct buf *why)
+{
+	struct rlimit limit = { 0 };
+
+	for (int i = 0; i < ck->n_files; i++) {
+		const struct mapfile *m = &ck->file[i].map;
+		int rc = m->data && mlock2(m->data, m->size, MLOCK_ONFAULT) < 0 ? -errno : 0;
+
+		if (rc == 0)
+			continue;
+		(void)getrlimit(RLIMIT_MEMLOCK, &limit);
+		return buf_why(why, rc, "%s: cannot be locked in memory: %s (the weights have %" PRIu64
+			       " bytes, the memlock limit is %llu)", ck->file[i].name, strerror(-rc), ck->bytes,
+			       (unsigned long long)limit.rlim_cur);
+	}
+	return 0;
+}
+
+void checkpoint_fetch(const struct checkpoint *ck, const void *data, size_t bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)data / page * page;
+
+	uintptr_t end = (uintptr_t)data + bytes;
+
+	(void)ck;
+	/* the system takes no more of one call than the device reads at once, and forgets the rest */
+	for (; begin < end; begin += CHECKPOINT_PIECE)
+		(void)madvise((void *)begin, end - begin < CHECKPOINT_PIECE ? end - begin : CHECKPOINT_PIECE, MADV_WILLNEED);
+}
+
+static const struct checkpoint_file *checkpoint_holder(const struct checkpoint *ck, const char *data)
+{
+	for (int i = 0; i < ck->n_files; i++) {
+		const char *map = ck->file[i].map.data;
+
+		if (map && data >= map && data < map + ck->file[i].map.size)
+			return &ck->file[i];
+	}
+	return NULL;
+}
+
+/* Out of this process first, then out of the page cache, which keeps what somebody has mapped. */
+void checkpoint_forget(const struct checkpoint *ck, const void *data, size_t bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)data + page - 1) / page * page;
+	uintptr_t end = ((uintptr_t)data + bytes) / page * page;
+	const struct checkpoint_file *f = checkpoint_holder(ck, data);
+	char *path;
+	int fd;
+
+	if (!f || begin >= end)
+		return;
+	(void)munlock((void *)begin, end - begin);
+	(void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+	path = checkpoint_path(ck->dir, f->name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	free(path);
+	if (fd < 0)
+		return;
+	(void)posix_fadvise(fd, (off_t)(begin - (uintptr_t)f->map.data), (off_t)(end - begin), POSIX_FADV_DONTNEED);
+	close(fd);
 }

@@ -57,6 +57,12 @@ void checkpoint_free(struct checkpoint **ck);
 /* NULL when absent. */
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *ck, const char *name);
 const char *checkpoint_file_name(const struct checkpoint *ck, const struct checkpoint_tensor *t);
+/* From now on, what is read of the data stays in memory; reads nothing itself. -errno; why names the limit. */
+int checkpoint_lock(const struct checkpoint *ck, struct buf *why);
+/* Hints to the system about mapped data: it is read soon; memory may let it go, and who wants it reads the file again.
+ * Only whole pages are let go. */
+void checkpoint_fetch(const struct checkpoint *ck, const void *data, size_t bytes);
+void checkpoint_forget(const struct checkpoint *ck, const void *data, size_t bytes);
 /* CHECKPOINT_MAP only; any alignment. */
 const void *checkpoint_data(const struct checkpoint *ck, const struct checkpoint_tensor *t);
 

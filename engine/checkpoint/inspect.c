@@ -11,17 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *inspect_family_name(int family)
-{
-	static const char *const name[INVENTORY_N_FAMILY] = {
-		[DSV4_GEMM] = "gemm", [DSV4_NORM] = "norm", [DSV4_MHC] = "mhc", [DSV4_COMPRESS] = "compress",
-		[DSV4_INDEXER] = "indexer", [DSV4_ATTENTION] = "attention", [DSV4_MOE] = "moe",
-		[INVENTORY_EMBED] = "embed",
-	};
-
-	return name[family];
-}
-
 /* ---- weights ---- */
 
 /* Of an embedding or a hash table one token reads a row, of the experts its k, of all else everything. */

@@ -106,7 +106,7 @@ static void inspect_text_weights(const struct inspect_report *r, struct buf *out
 		const struct inspect_family *f = &r->family[i];
 
 		buf_printf(out, "%-10s %8" PRId64 " %18" PRIu64 " %18" PRIu64 " %14s %14s\n",
-			   inspect_family_name(i), f->main.tensors + f->mtp.tensors, f->main.bytes,
+			   inventory_family_name(i), f->main.tensors + f->mtp.tensors, f->main.bytes,
 			   f->mtp.bytes, inspect_size(f->read, size),
 			   f->cache_read > 0 ? inspect_size(f->cache_read, cache) : "-");
 	}
@@ -201,7 +201,7 @@ static json_t *inspect_json_families(const struct inspect_report *r)
 	for (i = 0; i < INVENTORY_N_FAMILY; i++) {
 		const struct inspect_family *f = &r->family[i];
 
-		json_object_set_new(o, inspect_family_name(i),
+		json_object_set_new(o, inventory_family_name(i),
 				    json_pack("{s:I, s:I, s:I, s:f, s:f}",
 					      "tensors", (json_int_t)(f->main.tensors + f->mtp.tensors),
 					      "bytes", (json_int_t)f->main.bytes,

@@ -41,7 +41,6 @@ struct inspect_report {
 	struct inspect_kv kv[INSPECT_N_KV];
 };
 
-const char *inspect_family_name(int family);
 /* 0 when the checkpoint is all there and as expected, else RC_MODEL with the first fault. */
 int inspect_verdict(const struct inspect_report *r, struct buf *why);
 void inspect_text(const struct inspect_report *r, struct buf *out);

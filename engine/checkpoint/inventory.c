@@ -1,68 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * inventory.c - which tensors a config calls for (tensors.def), matched with those that a checkpoint has.
+ * inventory.c - the tensors that a config calls for, matched with those that a checkpoint has.
  * Threads: any. Locks: none. */
 #include "engine/checkpoint/inventory.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
-#include "engine/checkpoint/weights.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define INVENTORY_MAX_ROWS 64
-#define INVENTORY_FP8_BLOCK 128 /* both sides */
-#define INVENTORY_FP4_GROUP 32  /* columns */
-#define INVENTORY_NV_GROUP 16
-
-/* ---- the rows of one layer ---- */
-
-#define INVENTORY_STRUCT_TOP struct model_weights
-#define INVENTORY_STRUCT_BLOCK struct weights_layer
-#define INVENTORY_STRUCT_HASH struct weights_layer
-#define INVENTORY_STRUCT_LEARNED struct weights_layer
-#define INVENTORY_STRUCT_POOLED struct weights_layer
-#define INVENTORY_STRUCT_CSA struct weights_layer
-#define INVENTORY_STRUCT_EXPERT struct dsv4_expert
-#define INVENTORY_STRUCT_SHARED struct dsv4_expert
-#define INVENTORY_STRUCT_MTP struct weights_mtp
-#define INVENTORY_FAMILY_EMBED INVENTORY_EMBED
-#define INVENTORY_FAMILY_GEMM DSV4_GEMM
-#define INVENTORY_FAMILY_NORM DSV4_NORM
-#define INVENTORY_FAMILY_MHC DSV4_MHC
-#define INVENTORY_FAMILY_COMPRESS DSV4_COMPRESS
-#define INVENTORY_FAMILY_ATTENTION DSV4_ATTENTION
-#define INVENTORY_FAMILY_MOE DSV4_MOE
-
-static int inventory_rows(const struct model_config *c, int ratio,
-			  struct inventory_row out[INVENTORY_MAX_ROWS])
-{
-	const int64_t dim = c->hidden_size, vocab = c->vocab_size, q_rank = c->q_lora_rank;
-	const int64_t head_dim = c->head_dim, heads = c->n_heads * head_dim;
-	const int64_t key_dim = c->index_dim, index_heads = c->index_heads * key_dim;
-	const int64_t outs = (int64_t)c->o_groups * c->o_lora_rank, inter = c->moe_inter,
-		      experts = c->n_experts;
-	const int64_t flat = c->hc_mult * dim, mix = (2 + c->hc_mult) * c->hc_mult; /* hyper-connections */
-	const int64_t twice = ratio == 4 ? 2 : 1; /* ratio 4 pools overlapping groups */
-	const int64_t row_width = twice * head_dim, key_width = twice * key_dim;
-	const struct inventory_row rows[] = {
-#define TENSOR(scope, kind, family, field, name, rows, cols) \
-		{ INVENTORY_##scope, INVENTORY_##kind, INVENTORY_FAMILY_##family, name, rows, cols, \
-		  offsetof(INVENTORY_STRUCT_##scope, field) },
-#define DSPARK(where, kind, family, name, rows, cols) \
-		{ INVENTORY_DSPARK_##where, INVENTORY_##kind, INVENTORY_FAMILY_##family, name, rows, cols, 0 },
-#include "engine/checkpoint/tensors.def"
-#undef TENSOR
-#undef DSPARK
-	};
-	_Static_assert(mem_countof(rows) <= INVENTORY_MAX_ROWS, "tensors.def has grown");
-
-	memcpy(out, rows, sizeof rows);
-	return (int)mem_countof(rows);
-}
 
 /* ---- the walk's state, and faults ---- */
 
@@ -72,11 +18,8 @@ struct inventory_walk {
 	void *arg;
 	struct inventory *inv;
 	uint8_t *seen;                 /* [n_tensors] */
-	struct inventory_row row[INVENTORY_MAX_ROWS];
-	int n_row;
 	struct inventory_item it;
-	char name[128];                /* prefix, then the tensor's own name from `prefix` on */
-	size_t prefix;
+	char name[INVENTORY_MAX_NAME]; /* of the row, and while it is looked for with a suffix */
 };
 
 /* Where the text of a new fault goes; NULL once enough are kept. */
@@ -237,97 +180,18 @@ static bool inventory_matrix(struct inventory_walk *w, const struct inventory_ro
 	return ok;
 }
 
-static int inventory_one(struct inventory_walk *w, const struct inventory_row *r)
+static int inventory_one(void *arg, const struct inventory_place *at)
 {
-	bool matrix = r->kind >= INVENTORY_PLAIN;
+	struct inventory_walk *w = arg;
+	bool matrix = at->row->kind >= INVENTORY_PLAIN;
 
-	must(w->prefix + strlen(r->name) < sizeof w->name);
-	strcpy(w->name + w->prefix, r->name);
-	w->it.row = r;
-	w->it.fmt = w->it.sfmt = 0;
-	w->it.tensors = 0;
-	w->it.bytes = 0;
-	w->it.data = w->it.scale = w->it.scale2 = NULL;
-	if (!(matrix ? inventory_matrix(w, r) : inventory_vector(w, r)))
+	must(strlen(at->name) < sizeof w->name);
+	strcpy(w->name, at->name);
+	w->it = (struct inventory_item){ .row = at->row, .layer = at->layer, .mtp = at->mtp, .expert = at->expert };
+	if (!(matrix ? inventory_matrix(w, at->row) : inventory_vector(w, at->row)))
 		return 0;
 	w->it.name = w->it.data->t->name;
 	return w->fn(w->arg, &w->it);
-}
-
-/* ---- walking ---- */
-
-static int inventory_scope(struct inventory_walk *w, enum inventory_scope scope)
-{
-	int i, rc = 0;
-
-	for (i = 0; rc == 0 && i < w->n_row; i++)
-		if (w->row[i].scope == scope)
-			rc = inventory_one(w, &w->row[i]);
-	return rc;
-}
-
-static void inventory_prefix(struct inventory_walk *w, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-static void inventory_prefix(struct inventory_walk *w, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	w->prefix = (size_t)vsnprintf(w->name, sizeof w->name, fmt, ap);
-	va_end(ap);
-	must(w->prefix < sizeof w->name);
-}
-
-static int inventory_experts(struct inventory_walk *w, const char *block, int layer)
-{
-	int e, rc = 0;
-
-	for (e = 0; rc == 0 && e < w->ck->config.n_experts; e++) {
-		inventory_prefix(w, "%s.%d.ffn.experts.%d.", block, layer, e);
-		w->it.expert = e;
-		rc = inventory_scope(w, INVENTORY_EXPERT);
-	}
-	w->it.expert = -1;
-	inventory_prefix(w, "%s.%d.ffn.shared_experts.", block, layer);
-	return rc ? rc : inventory_scope(w, INVENTORY_SHARED);
-}
-
-/* What every block has; block is "layers" or "mtp". */
-static int inventory_block(struct inventory_walk *w, const char *block, int layer, int ratio, bool hash)
-{
-	int rc;
-
-	w->n_row = inventory_rows(&w->ck->config, ratio, w->row);
-	w->it.layer = layer;
-	inventory_prefix(w, "%s.%d.", block, layer);
-	rc = inventory_scope(w, INVENTORY_BLOCK);
-	rc = rc ? rc : inventory_scope(w, hash ? INVENTORY_HASH : INVENTORY_LEARNED);
-	if (ratio)
-		rc = rc ? rc : inventory_scope(w, INVENTORY_POOLED);
-	if (ratio == 4)
-		rc = rc ? rc : inventory_scope(w, INVENTORY_CSA);
-	rc = rc ? rc : inventory_experts(w, block, layer);
-	inventory_prefix(w, "%s.%d.", block, layer);
-	return rc;
-}
-
-/* V4-Flash's draft block has e_proj; DSpark's first stage has main_proj (doc/format.md 2.6, 2.7). */
-static int inventory_mtp(struct inventory_walk *w)
-{
-	int i, rc = 0, n = w->ck->config.n_mtp;
-
-	w->it.mtp = true;
-	w->inv->mtp_is_dspark = checkpoint_find(w->ck, "mtp.0.main_proj.weight") != NULL;
-	for (i = 0; rc == 0 && i < n; i++) {
-		rc = inventory_block(w, "mtp", i, 0, false);
-		if (!w->inv->mtp_is_dspark)
-			rc = rc ? rc : inventory_scope(w, INVENTORY_MTP);
-		if (w->inv->mtp_is_dspark && i == 0)
-			rc = rc ? rc : inventory_scope(w, INVENTORY_DSPARK_FIRST);
-		if (w->inv->mtp_is_dspark && i == n - 1)
-			rc = rc ? rc : inventory_scope(w, INVENTORY_DSPARK_LAST);
-	}
-	return rc;
 }
 
 static void inventory_unexpected(struct inventory_walk *w)
@@ -348,20 +212,16 @@ static void inventory_unexpected(struct inventory_walk *w)
 
 int inventory_walk(const struct checkpoint *ck, inventory_item_f *fn, void *arg, struct inventory *ret_inv)
 {
-	struct inventory_walk w = { .ck = ck, .fn = fn, .arg = arg, .inv = ret_inv,
-				    .it = { .layer = -1, .expert = -1 } };
-	const struct model_config *c = &ck->config;
-	int rc, i;
+	struct inventory_walk w = { .ck = ck, .fn = fn, .arg = arg, .inv = ret_inv };
+	int rc;
 
 	*ret_inv = (struct inventory){ 0 };
 	w.seen = mem_try((size_t)ck->n_tensors, 1);
 	if (!w.seen)
 		return -ENOMEM;
-	w.n_row = inventory_rows(c, 0, w.row);
-	rc = inventory_scope(&w, INVENTORY_TOP);
-	for (i = 0; rc == 0 && i < c->n_layers; i++)
-		rc = inventory_block(&w, "layers", i, c->compress_ratio[i], i < c->n_hash_layers);
-	rc = rc ? rc : inventory_mtp(&w);
+	/* V4-Flash's draft block has e_proj; DSpark's first stage has main_proj (doc/format.md 2.6, 2.7). */
+	ret_inv->mtp_is_dspark = checkpoint_find(ck, "mtp.0.main_proj.weight") != NULL;
+	rc = inventory_rows_walk(&ck->config, ret_inv->mtp_is_dspark, inventory_one, &w);
 	if (rc == 0)
 		inventory_unexpected(&w);
 	free(w.seen);

@@ -1,34 +1,14 @@
 /* SPDX-License-Identifier: MIT
- * inventory.h - which tensors a config calls for (tensors.def), matched with those that a checkpoint has.
+ * inventory.h - the tensors that a config calls for, matched with those that a checkpoint has.
  * Threads: any. Locks: none. */
 #ifndef ENGINE_INVENTORY_H
 #define ENGINE_INVENTORY_H
 
 #include "engine/base/buf.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "plugins/dsv4_plugin.h"
+#include "engine/checkpoint/inventory_rows.h"
 
 #include <stdint.h>
-
-/* The embedding is read by the engine itself, by no op. */
-#define INVENTORY_EMBED DSV4_N_FAMILY
-#define INVENTORY_N_FAMILY (DSV4_N_FAMILY + 1)
-
-enum inventory_scope {
-	INVENTORY_TOP, INVENTORY_BLOCK, INVENTORY_HASH, INVENTORY_LEARNED, INVENTORY_POOLED, INVENTORY_CSA,
-	INVENTORY_EXPERT, INVENTORY_SHARED, INVENTORY_MTP, INVENTORY_DSPARK_FIRST, INVENTORY_DSPARK_LAST
-};
-enum inventory_kind {
-	INVENTORY_NORM, INVENTORY_F32, INVENTORY_I64, INVENTORY_PLAIN, INVENTORY_DENSE, INVENTORY_ROUTED
-};
-
-/* One row of tensors.def, its shape computed for a config and a layer's ratio. */
-struct inventory_row {
-	uint8_t scope, kind, family;
-	const char *name;
-	int64_t rows, cols;
-	size_t offset;                 /* of the field in the scope's struct */
-};
 
 /* One expected tensor with its scales, found and right. */
 struct inventory_item {

@@ -287,3 +287,47 @@ void weights_close(struct model_weights **w)
 	checkpoint_free(&m->checkpoint);
 	free(m);
 }
+
+/* ---- hints ---- */
+
+/* Bytes of a matrix's data, and of its scales (dsv4_plugin.h, struct dsv4_weight). */
+static size_t weights_size(const struct dsv4_weight *w, size_t *ret_scales)
+{
+	size_t rows = (size_t)w->rows, cols = (size_t)w->cols, float_scale = w->sfmt == DSV4_S_F32 ? sizeof(float) : 1;
+
+	*ret_scales = 0;
+	switch ((enum dsv4_wfmt)w->fmt) {
+	case DSV4_W_F32: return rows * cols * sizeof(float);
+	case DSV4_W_BF16: return rows * cols * 2;
+	case DSV4_W_FP8: *ret_scales = (rows + 127) / 128 * ((cols + 127) / 128) * float_scale; return rows * cols;
+	case DSV4_W_FP4: *ret_scales = rows * ((cols + 31) / 32); return rows * ((cols + 1) / 2);
+	case DSV4_W_NVFP4: *ret_scales = rows * ((cols + 15) / 16); return rows * ((cols + 1) / 2);
+	default: return 0;
+	}
+}
+
+void weights_fetch(const struct model_weights *m, const struct dsv4_weight *w)
+{
+	size_t scales, data = weights_size(w, &scales);
+
+	if (data)
+		checkpoint_fetch(m->checkpoint, w->data, data);
+	if (scales)
+		checkpoint_fetch(m->checkpoint, w->scale, scales);
+}
+
+void weights_forget(const struct model_weights *m, const struct dsv4_weight *w)
+{
+	size_t scales, data = weights_size(w, &scales);
+
+	checkpoint_forget(m->checkpoint, w->data, data);
+	if (scales)
+		checkpoint_forget(m->checkpoint, w->scale, scales);
+}
+
+void weights_fetch_expert(const struct model_weights *m, const struct dsv4_expert *e)
+{
+	weights_fetch(m, &e->w1);
+	weights_fetch(m, &e->w2);
+	weights_fetch(m, &e->w3);
+}

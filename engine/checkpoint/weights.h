@@ -45,6 +45,7 @@ struct weights_layer {
 				 * every id is below n_experts */
 	struct dsv4_expert *expert;         /* [n_experts] */
 	struct dsv4_expert *shared;         /* [n_shared_experts] */
+	struct dsv4_packed *packed;         /* [n_experts], written and freed by model/repack.c alone; or NULL */
 };
 
 /* The draft block of V4-Flash (doc/format.md 2.6, 5.1); embedding and head are the main model's. */
@@ -75,5 +76,9 @@ struct model_weights {
  * file, tensor, expected and found. */
 int weights_open(const char *dir, struct model_weights **ret_w, struct buf *why);
 void weights_close(struct model_weights **w);
+/* Hints about a matrix and its scales, as checkpoint_fetch() and checkpoint_forget(); about one that is absent, nothing. */
+void weights_fetch(const struct model_weights *m, const struct dsv4_weight *w);
+void weights_forget(const struct model_weights *m, const struct dsv4_weight *w);
+void weights_fetch_expert(const struct model_weights *m, const struct dsv4_expert *e);
 
 #endif

@@ -1,261 +1,24 @@
 /* SPDX-License-Identifier: MIT
  * automaton.c - follows a grammar byte by byte: all its ways at once, each set of ways a numbered state.
  * Threads: one at a time per object. Locks: none. */
-#include "engine/constrain/automaton.h"
+#include "engine/constrain/automaton_priv.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define AUTOMATON_UNKNOWN (UINT32_MAX - 1)
-/* Beyond so many states or frames the next chance to forget is taken. */
+#define AUTOMATON_UNKNOWN UINT16_MAX
+_Static_assert(AUTOMATON_MAX_STATES < AUTOMATON_UNKNOWN, "numbers of states fit");
+/* Beyond so many of these the next chance to forget is taken. */
 #define AUTOMATON_CROWD_STATES 4096
 #define AUTOMATON_CROWD_FRAMES 65536
-#define AUTOMATON_MAX_FRAMES (1 << 20)
+#define AUTOMATON_CROWD_WAYS (1 << 18)
 
-/* Where a rule goes on when the one it called ends. Equal frames are one, so they compare by number. */
-struct automaton_frame {
-	uint32_t parent, node, count, depth;
+/* Bytes that all ways take alike. */
+struct automaton_span {
+	int lo, hi;
 };
-
-/* One way: a BYTES node, what called its rule, the rule's counter. */
-struct automaton_way {
-	uint32_t node, frame, count;
-};
-
-struct automaton_state {
-	uint32_t first, n;     /* ways */
-	uint32_t *next;        /* [256], NULL until asked for */
-	uint32_t hash;
-	bool may_end;
-};
-
-/* An open hash of numbers; 0 is empty, so n stands for n - 1. */
-struct automaton_index {
-	uint32_t *slot;
-	uint32_t mask, n;
-};
-
-struct automaton {
-	const struct grammar *g;
-	struct automaton_frame *frame; /* 0: the root's */
-	struct automaton_state *state; /* 0: dead */
-	struct automaton_way *way;
-	uint32_t n_frame, n_state, n_way, cap_frame, cap_state, cap_way;
-	struct automaton_index frames, states;
-	/* The state being made. */
-	struct automaton_way made[AUTOMATON_MAX_WAYS], *todo;
-	uint32_t n_made, n_todo, cap_todo;
-	bool may_end;
-};
-
-/* ---- tables ---- */
-
-static void *automaton_room(void *array, uint32_t n, uint32_t *cap, size_t size)
-{
-	if (n < *cap)
-		return array;
-	*cap = *cap ? *cap * 2 : 64;
-	return mem_grow(array, *cap, size);
-}
-
-static uint32_t automaton_hash(const void *data, size_t len, uint32_t h)
-{
-	const uint32_t *p = data;
-	size_t i;
-
-	for (i = 0; i < len / sizeof *p; i++) {
-		h = (h ^ p[i]) * 0x9e3779b1u;
-		h ^= h >> 15;
-	}
-	return h;
-}
-
-static void automaton_index_init(struct automaton_index *x, uint32_t size)
-{
-	x->slot = mem_grow(x->slot, size, sizeof *x->slot);
-	memset(x->slot, 0, size * sizeof *x->slot);
-	x->mask = size - 1;
-	x->n = 0;
-}
-
-static void automaton_index_put(struct automaton_index *x, uint32_t hash, uint32_t number)
-{
-	while (x->slot[hash & x->mask])
-		hash++;
-	x->slot[hash & x->mask] = number + 1;
-	x->n++;
-}
-
-/* ---- frames ---- */
-
-static uint32_t automaton_frame_hash(const struct automaton_frame *f)
-{
-	return automaton_hash(f, sizeof *f, 1);
-}
-
-static void automaton_frames_grow(struct automaton *a)
-{
-	uint32_t i;
-
-	if (2 * a->frames.n < a->frames.mask)
-		return;
-	automaton_index_init(&a->frames, 2 * (a->frames.mask + 1));
-	for (i = 0; i < a->n_frame; i++)
-		automaton_index_put(&a->frames, automaton_frame_hash(&a->frame[i]), i);
-}
-
-static uint32_t automaton_frame(struct automaton *a, const struct automaton_frame *f)
-{
-	uint32_t hash = automaton_frame_hash(f), at = hash;
-
-	for (; a->frames.slot[at & a->frames.mask]; at++) {
-		uint32_t id = a->frames.slot[at & a->frames.mask] - 1;
-
-		if (memcmp(&a->frame[id], f, sizeof *f) == 0)
-			return id;
-	}
-	automaton_frames_grow(a);
-	a->frame = automaton_room(a->frame, a->n_frame, &a->cap_frame, sizeof *a->frame);
-	a->frame[a->n_frame] = *f;
-	automaton_index_put(&a->frames, hash, a->n_frame);
-	return a->n_frame++;
-}
-
-/* ---- making a state ---- */
-
-static void automaton_put(struct automaton *a, uint32_t node, uint32_t frame, uint32_t count)
-{
-	/* A way whose end is out of reach is none. */
-	if (a->g->node[node].height + a->frame[frame].depth > GRAMMAR_MAX_DEPTH)
-		return;
-	a->todo = automaton_room(a->todo, a->n_todo, &a->cap_todo, sizeof *a->todo);
-	a->todo[a->n_todo++] = (struct automaton_way){ node, frame, count };
-}
-
-static void automaton_keep(struct automaton *a, const struct automaton_way *w)
-{
-	uint32_t i;
-
-	for (i = 0; i < a->n_made; i++)
-		if (memcmp(&a->made[i], w, sizeof *w) == 0)
-			return;
-	if (a->n_made < AUTOMATON_MAX_WAYS)
-		a->made[a->n_made++] = *w;
-}
-
-static void automaton_call(struct automaton *a, const struct automaton_way *w)
-{
-	const struct grammar_node *n = &a->g->node[w->node];
-	const struct grammar_rule *r = &a->g->rule[n->arg];
-	struct automaton_frame f = { w->frame, n->next, w->count, a->frame[w->frame].depth + r->nests };
-
-	/* A call that is a rule's last act needs no way back, and then chains of them need no memory. */
-	if (n->next == GRAMMAR_END && !r->nests)
-		automaton_put(a, r->entry, w->frame, 0);
-	else
-		automaton_put(a, r->entry, automaton_frame(a, &f), 0);
-}
-
-static void automaton_return(struct automaton *a, const struct automaton_way *w)
-{
-	const struct automaton_frame f = a->frame[w->frame];
-
-	if (w->frame == 0)
-		a->may_end = true;
-	else
-		automaton_put(a, f.node, f.parent, f.count);
-}
-
-/* Passes what consumes nothing. */
-static void automaton_pass(struct automaton *a, const struct automaton_way *w)
-{
-	const struct grammar_node *n = &a->g->node[w->node];
-
-	switch ((enum grammar_op)n->op) {
-	case GRAMMAR_BYTES:
-		automaton_keep(a, w);
-		break;
-	case GRAMMAR_RETURN:
-		automaton_return(a, w);
-		break;
-	case GRAMMAR_CALL:
-		automaton_call(a, w);
-		break;
-	case GRAMMAR_EITHER:
-		automaton_put(a, n->arg, w->frame, w->count);
-		automaton_put(a, n->next, w->frame, w->count);
-		break;
-	case GRAMMAR_COUNT:
-		automaton_put(a, n->next, w->frame, w->count < n->arg ? w->count + 1 : n->arg);
-		break;
-	case GRAMMAR_BELOW:
-	case GRAMMAR_FROM:
-		if ((w->count < n->arg) == (n->op == GRAMMAR_BELOW))
-			automaton_put(a, n->next, w->frame, w->count);
-		break;
-	case GRAMMAR_JUMP:
-	default:
-		automaton_put(a, n->next, w->frame, w->count);
-		break;
-	}
-}
-
-static void automaton_close(struct automaton *a)
-{
-	while (a->n_todo) {
-		struct automaton_way w = a->todo[--a->n_todo];
-
-		automaton_pass(a, &w);
-	}
-}
-
-static void automaton_states_grow(struct automaton *a)
-{
-	uint32_t i;
-
-	if (2 * a->states.n < a->states.mask)
-		return;
-	automaton_index_init(&a->states, 2 * (a->states.mask + 1));
-	for (i = 0; i < a->n_state; i++)
-		automaton_index_put(&a->states, a->state[i].hash, i);
-}
-
-/* The number of the state that was made: a known one's, or a new one. */
-static uint32_t automaton_made(struct automaton *a)
-{
-	size_t size = a->n_made * sizeof *a->made;
-	uint32_t hash = automaton_hash(a->made, size, a->may_end), at = hash;
-
-	for (; a->states.slot[at & a->states.mask]; at++) {
-		uint32_t id = a->states.slot[at & a->states.mask] - 1;
-		const struct automaton_state *s = &a->state[id];
-
-		if (s->hash == hash && s->n == a->n_made && s->may_end == a->may_end &&
-		    (size == 0 || memcmp(&a->way[s->first], a->made, size) == 0))
-			return id;
-	}
-	if (a->n_state >= AUTOMATON_MAX_STATES || a->n_frame >= AUTOMATON_MAX_FRAMES)
-		return AUTOMATON_FULL;
-	automaton_states_grow(a);
-	a->state = automaton_room(a->state, a->n_state, &a->cap_state, sizeof *a->state);
-	a->state[a->n_state] = (struct automaton_state){ .first = a->n_way, .n = a->n_made, .hash = hash,
-							 .may_end = a->may_end };
-	for (at = 0; at < a->n_made; at++) {
-		a->way = automaton_room(a->way, a->n_way, &a->cap_way, sizeof *a->way);
-		a->way[a->n_way++] = a->made[at];
-	}
-	automaton_index_put(&a->states, hash, a->n_state);
-	return a->n_state++;
-}
-
-static void automaton_make(struct automaton *a)
-{
-	a->n_made = 0;
-	a->may_end = false;
-	must(a->n_todo == 0);
-}
 
 /* ---- states ---- */
 
@@ -267,11 +30,13 @@ static void automaton_reset(struct automaton *a)
 	for (i = 0; i < a->n_state; i++)
 		free(a->state[i].next);
 	a->n_frame = a->n_state = a->n_way = 0;
-	automaton_index_init(&a->frames, 256);
-	automaton_index_init(&a->states, 256);
-	must(automaton_frame(a, &root) == 0);
-	automaton_make(a);
-	must(automaton_made(a) == AUTOMATON_DEAD);
+	a->most = UINT64_MAX;
+	a->most_ways = AUTOMATON_MAX_WAYS;
+	automaton_store_index(&a->frames, 256);
+	automaton_store_index(&a->states, 256);
+	must(automaton_store_frame(a, &root) == 0);
+	automaton_ways_begin(a);
+	must(automaton_store_made(a) == AUTOMATON_DEAD);
 }
 
 struct automaton *automaton_new(const struct grammar *g)
@@ -279,6 +44,7 @@ struct automaton *automaton_new(const struct grammar *g)
 	struct automaton *a = mem_new(sizeof *a);
 
 	a->g = g;
+	automaton_ways_passed_grow(a);
 	automaton_reset(a);
 	return a;
 }
@@ -297,6 +63,7 @@ void automaton_free(struct automaton **pa)
 	free(a->state);
 	free(a->way);
 	free(a->todo);
+	free(a->passed);
 	free(a->frames.slot);
 	free(a->states.slot);
 	free(a);
@@ -306,13 +73,21 @@ uint32_t automaton_start(struct automaton *a)
 {
 	const struct grammar_rule *r = &a->g->rule[a->g->root];
 
-	automaton_make(a);
-	automaton_put(a, r->entry, 0, 0);
-	automaton_close(a);
-	return automaton_made(a);
+	automaton_ways_begin(a);
+	automaton_ways_put(a, r->entry, 0, 0);
+	automaton_ways_close(a);
+	return automaton_store_made(a);
 }
 
-static const struct grammar_edge *automaton_edge(const struct grammar *g, uint32_t node, uint8_t byte)
+static void automaton_narrow(struct automaton_span *span, int lo, int hi)
+{
+	span->lo = lo > span->lo ? lo : span->lo;
+	span->hi = hi < span->hi ? hi : span->hi;
+}
+
+/* The byte's edge; the span becomes what has the same one, or none as well. */
+static const struct grammar_edge *automaton_edge(const struct grammar *g, uint32_t node, uint8_t byte,
+						 struct automaton_span *span)
 {
 	const struct grammar_node *n = &g->node[node];
 	const struct grammar_edge *e = g->edge + n->arg;
@@ -320,30 +95,37 @@ static const struct grammar_edge *automaton_edge(const struct grammar *g, uint32
 
 	while (i < n->n && e[i].hi < byte)
 		i++;
-	return i < n->n && e[i].lo <= byte ? &e[i] : NULL;
+	if (i < n->n && e[i].lo <= byte) {
+		automaton_narrow(span, e[i].lo, e[i].hi);
+		return &e[i];
+	}
+	automaton_narrow(span, i > 0 ? e[i - 1].hi + 1 : 0, i < n->n ? e[i].lo - 1 : UINT8_MAX);
+	return NULL;
 }
 
-static uint32_t automaton_find(struct automaton *a, uint32_t state, uint8_t byte)
+static uint32_t automaton_find(struct automaton *a, uint32_t state, uint8_t byte, struct automaton_span *span)
 {
 	const struct automaton_state s = a->state[state];
 	uint32_t i;
 
-	automaton_make(a);
-	for (i = 0; i < s.n; i++) {
+	automaton_ways_begin(a);
+	a->work += s.n / AUTOMATON_LOOKS_PER_STEP;
+	for (i = 0; i < s.n && !a->over && a->n_made < a->most_ways; i++) {
 		const struct automaton_way w = a->way[s.first + i];
-		const struct grammar_edge *e = automaton_edge(a->g, w.node, byte);
+		const struct grammar_edge *e = automaton_edge(a->g, w.node, byte, span);
 
 		if (!e)
 			continue;
-		automaton_put(a, e->next, w.frame, w.count);
-		automaton_close(a);
+		automaton_ways_put(a, e->next, w.frame, w.count);
+		automaton_ways_close(a);
 	}
-	return automaton_made(a);
+	return automaton_store_made(a);
 }
 
 uint32_t automaton_step(struct automaton *a, uint32_t state, uint8_t byte)
 {
 	struct automaton_state *s = &a->state[state];
+	struct automaton_span span = { 0, UINT8_MAX };
 	uint32_t next;
 
 	if (!s->next) {
@@ -354,9 +136,10 @@ uint32_t automaton_step(struct automaton *a, uint32_t state, uint8_t byte)
 	next = s->next[byte];
 	if (next != AUTOMATON_UNKNOWN)
 		return next;
-	next = automaton_find(a, state, byte);
+	next = automaton_find(a, state, byte, &span);
 	if (next != AUTOMATON_FULL)
-		a->state[state].next[byte] = next;
+		for (int i = span.lo; i <= span.hi; i++)
+			a->state[state].next[i] = (uint16_t)next;
 	return next;
 }
 
@@ -406,30 +189,45 @@ static bool automaton_takes_plain(const struct grammar *g, const struct grammar_
 bool automaton_plain(const struct automaton *a, uint32_t state, uint32_t *ret_room)
 {
 	const struct automaton_state *s = &a->state[state];
-	const struct automaton_way *in = NULL;
-	uint32_t i;
+	uint32_t i, room = 0;
 
 	for (i = 0; i < s->n; i++) {
 		const struct automaton_way *w = &a->way[s->first + i];
 		const struct grammar_node *n = &a->g->node[w->node];
+		uint32_t one = n->next == GRAMMAR_NO_LIMIT ? n->next : n->next - w->count;
 
-		if (n->next && !in)
-			in = w;
+		if (n->next)
+			room = one > room ? one : room; /* what the roomiest takes; it takes all that others do */
 		else if (automaton_takes_plain(a->g, n))
 			return false;
 	}
-	if (!in)
-		return false;
-	i = a->g->node[in->node].next;
-	*ret_room = i == GRAMMAR_NO_LIMIT ? i : i - in->count;
-	return true;
+	*ret_room = room;
+	return room > 0;
+}
+
+/* ---- limits ---- */
+
+void automaton_budget(struct automaton *a, uint64_t steps)
+{
+	a->most = steps == UINT64_MAX ? steps : a->work + steps;
+}
+
+void automaton_one_way(struct automaton *a)
+{
+	a->most_ways = 1;
+}
+
+uint64_t automaton_work(const struct automaton *a)
+{
+	return a->work;
 }
 
 /* ---- forgetting ---- */
 
 bool automaton_crowded(const struct automaton *a)
 {
-	return a->n_state > AUTOMATON_CROWD_STATES || a->n_frame > AUTOMATON_CROWD_FRAMES;
+	return a->n_state > AUTOMATON_CROWD_STATES || a->n_frame > AUTOMATON_CROWD_FRAMES ||
+	       a->n_way > AUTOMATON_CROWD_WAYS;
 }
 
 /* The frame with its parents, made anew from the old ones, the outermost first. Frames nest as deep as values
@@ -441,30 +239,32 @@ static uint32_t automaton_refile(struct automaton *a, const struct automaton_fra
 	if (frame == 0)
 		return 0;
 	f.parent = automaton_refile(a, old, f.parent);
-	return automaton_frame(a, &f);
+	return automaton_store_frame(a, &f);
 }
 
-uint32_t automaton_trim(struct automaton *a, uint32_t state)
+uint32_t automaton_trim(struct automaton *a, uint32_t state, uint32_t ways)
 {
 	const struct automaton_state s = a->state[state];
 	struct automaton_frame *old = a->frame;
 	struct automaton_way way[AUTOMATON_MAX_WAYS];
-	uint32_t i;
+	uint32_t keep = s.n < ways ? s.n : ways, i;
 
-	must(state != AUTOMATON_FULL && s.n <= AUTOMATON_MAX_WAYS);
+	must(state != AUTOMATON_FULL && s.n <= AUTOMATON_MAX_WAYS && ways > 0);
 	if (s.n)
 		memcpy(way, a->way + s.first, s.n * sizeof *way);
 	a->frame = NULL;
 	a->cap_frame = 0;
 	automaton_reset(a);
-	automaton_make(a);
-	for (i = 0; i < s.n; i++) {
-		way[i].frame = automaton_refile(a, old, way[i].frame);
-		a->made[a->n_made++] = way[i];
+	automaton_ways_begin(a);
+	for (i = 0; i < keep; i++) {
+		struct automaton_way *w = &way[(size_t)i * s.n / keep]; /* from all over */
+
+		w->frame = automaton_refile(a, old, w->frame);
+		a->made[a->n_made++] = *w;
 	}
 	a->may_end = s.may_end;
 	free(old);
-	return automaton_made(a);
+	return automaton_store_made(a);
 }
 
 uint32_t automaton_states(const struct automaton *a)

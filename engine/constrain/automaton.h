@@ -16,8 +16,8 @@ struct automaton;
 #define AUTOMATON_DEAD 0u
 
 /* Ways followed at once, more are dropped. What is left still leads to an end: fewer texts are possible, never
- * wrong ones. */
-#define AUTOMATON_MAX_WAYS 256
+ * wrong ones. No one place leads to more of them (GRAMMAR_MAX_FORK); several that are open at once may. */
+#define AUTOMATON_MAX_WAYS GRAMMAR_MAX_FORK
 /* States that may be met between two calls of automaton_trim; after that there is only AUTOMATON_FULL. */
 #define AUTOMATON_MAX_STATES 16384
 #define AUTOMATON_FULL UINT32_MAX
@@ -40,10 +40,18 @@ int automaton_only(const struct automaton *a, uint32_t state);
  * most. */
 bool automaton_plain(const struct automaton *a, uint32_t state, uint32_t *ret_room);
 
+/* From now on so many nodes may be passed for new states, then there is only AUTOMATON_FULL; UINT64_MAX: any. */
+void automaton_budget(struct automaton *a, uint64_t steps);
+/* From now on new states have one way only, until the next trim. */
+void automaton_one_way(struct automaton *a);
+/* Nodes passed so far, each once for a state. */
+uint64_t automaton_work(const struct automaton *a);
+
 /* Is it time to forget? */
 bool automaton_crowded(const struct automaton *a);
-/* Forgets all states but this one; its new number. */
-uint32_t automaton_trim(struct automaton *a, uint32_t state);
+/* Forgets all states but this one, and of its ways all but so many; its new number. Also ends a budget and
+ * automaton_one_way. */
+uint32_t automaton_trim(struct automaton *a, uint32_t state, uint32_t ways);
 /* States known now, for tests and measurements. */
 uint32_t automaton_states(const struct automaton *a);
 

@@ -15,6 +15,14 @@
 
 /* Masks kept, by the state's number; a power of two. Texts come back to few states: in a string, after a comma. */
 #define CONSTRAINT_MASKS 64
+/* How many ways are followed to make a mask, and what that may cost: some of what costs more, in the end one. */
+static const struct { uint32_t ways, work; } constraint_tries[] = {
+	{ AUTOMATON_MAX_WAYS, CONSTRAINT_MAX_WORK },
+	{ 16, CONSTRAINT_MAX_WORK / 4 },
+	{ 1, CONSTRAINT_MAX_WORK / 2 },
+};
+/* After a mask that cost too much so many have less to spend. */
+#define CONSTRAINT_DEAR 16
 /* How far a text is looked ahead where only one can come. */
 #define CONSTRAINT_AHEAD 256
 
@@ -31,6 +39,8 @@ struct constraint {
 	uint32_t state;
 	bool thinking;         /* before </think>: it has not begun */
 	bool watching;         /* for a block of calls, before which anything may come */
+	int dear;              /* masks that are given less from the beginning, since one cost too much */
+	bool one_way;          /* states have one way each: to be forgotten, since more of them may do by now */
 	bool may_open;         /* watching, and the text ends in "<": the marker would open the block */
 	struct constraint_kept kept[CONSTRAINT_MASKS];
 };
@@ -138,11 +148,12 @@ static bool constraint_fill(struct constraint *c, uint64_t *mask)
 	       tokentrie_mask(c->v->trie, c->automaton, c->state, mask);
 }
 
-static void constraint_forget(struct constraint *c)
+/* But for the state, of which at most so many ways are kept. */
+static void constraint_forget(struct constraint *c, uint32_t ways)
 {
 	size_t i;
 
-	c->state = automaton_trim(c->automaton, c->state);
+	c->state = automaton_trim(c->automaton, c->state, ways);
 	for (i = 0; i < CONSTRAINT_MASKS; i++)
 		c->kept[i].valid = false;
 }
@@ -172,21 +183,30 @@ static int constraint_make(struct constraint *c, struct constraint_kept *k, stru
 int constraint_mask(struct constraint *c, const uint64_t **ret_mask, struct buf *why)
 {
 	struct constraint_kept *k;
-	int rc = 0, try;
+	size_t try;
+	int rc = 0;
 
 	if (c->thinking || c->watching) {
 		*ret_mask = c->watching ? NULL : c->v->thinking;
 		return 0;
 	}
-	if (automaton_crowded(c->automaton))
-		constraint_forget(c);
-	for (try = 0; try < 2; try++) {
+	if (c->one_way || automaton_crowded(c->automaton))
+		constraint_forget(c, AUTOMATON_MAX_WAYS);
+	for (try = 0; try < mem_countof(constraint_tries); try++) {
+		/* From what is known to begin with, then from nothing. */
+		if (try)
+			constraint_forget(c, constraint_tries[try].ways);
+		c->one_way = constraint_tries[try].ways == 1;
+		if (c->one_way)
+			automaton_one_way(c->automaton);
+		automaton_budget(c->automaton, constraint_tries[try || !c->dear ? try : 1].work);
 		k = &c->kept[c->state & (CONSTRAINT_MASKS - 1)];
 		rc = k->valid && k->state == c->state ? 0 : constraint_make(c, k, why);
 		if (rc != RC_TOO_LARGE)
 			break;
-		constraint_forget(c);
 	}
+	c->dear = try ? CONSTRAINT_DEAR : c->dear ? c->dear - 1 : 0;
+	automaton_budget(c->automaton, UINT64_MAX);
 	if (rc == RC_TOO_LARGE)
 		buf_why(why, rc, "what the answer must be has too many possibilities to follow");
 	if (rc == 0)
@@ -200,7 +220,7 @@ static void constraint_step(struct constraint *c, uint8_t byte)
 	uint32_t next = automaton_step(c->automaton, c->state, byte);
 
 	if (next == AUTOMATON_FULL) {
-		constraint_forget(c);
+		constraint_forget(c, AUTOMATON_MAX_WAYS);
 		next = automaton_step(c->automaton, c->state, byte);
 	}
 	must(next != AUTOMATON_DEAD && next != AUTOMATON_FULL);
@@ -261,6 +281,11 @@ bool constraint_complete(const struct constraint *c)
 bool constraint_holds(const struct constraint *c)
 {
 	return !c->thinking && !c->watching;
+}
+
+uint64_t constraint_work(const struct constraint *c)
+{
+	return automaton_work(c->automaton);
 }
 
 bool constraint_watches(const struct constraint *c)

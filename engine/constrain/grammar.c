@@ -37,6 +37,7 @@ void grammar_fini(struct grammar *g)
 	free(g->node);
 	free(g->edge);
 	free(g->rule);
+	free(g->reach);
 	*g = (struct grammar){ 0 };
 }
 
@@ -46,6 +47,7 @@ uint32_t grammar_bytes(struct grammar *g, const struct grammar_edge *edge, size_
 	size_t i;
 
 	must(n <= 256);
+	g->full |= g->n_edge + n > GRAMMAR_MAX_EDGES;
 	id = grammar_node(g, GRAMMAR_BYTES, 0, first);
 	if (g->full)
 		return id;
@@ -144,5 +146,13 @@ void grammar_define(struct grammar *g, uint32_t rule, uint32_t entry, bool nests
 	if (g->full)
 		return;
 	must(rule < g->n_rule);
-	g->rule[rule] = (struct grammar_rule){ .entry = entry, .nests = nests, .defined = true };
+	g->rule[rule] = (struct grammar_rule){ .entry = entry, .nests = nests, .defined = true, .form = nests };
+}
+
+void grammar_form(struct grammar *g, uint32_t rule)
+{
+	if (g->full)
+		return;
+	must(g->rule[rule].defined);
+	g->rule[rule].form = true;
 }

@@ -21,7 +21,14 @@ static inline bool grammar_is_plain(uint8_t byte)
 
 #define GRAMMAR_MAX_NODES (1 << 19)
 #define GRAMMAR_MAX_RULES (1 << 14)
-#define GRAMMAR_MAX_WORK 200000000 /* steps of what is worked out for it, as patterns are: half a second or so */
+#define GRAMMAR_MAX_EDGES (1 << 21)
+#define GRAMMAR_MAX_WORK 25000000 /* steps of what is worked out for it, as patterns are: less than a tenth of a second */
+/* From one place so many ways may go on before anything is consumed, each of them with a byte of its own or with the
+ * same; and so many nodes lead there. */
+#define GRAMMAR_MAX_FORK 1024
+/* Of which so many forms: each has ways of its own wherever it may have white space, or counts for itself. */
+#define GRAMMAR_MAX_FORMS 100
+#define GRAMMAR_MAX_PASS 8192
 #define GRAMMAR_MAX_DEPTH 48 /* calls of nesting rules inside each other */
 
 /* The byte that stands for the added token of DSML tags; no UTF-8 text has it. */
@@ -60,6 +67,14 @@ struct grammar_node {
 struct grammar_rule {
 	uint32_t entry;
 	bool nests, defined;
+	bool form;         /* an object, an array, or a string that is counted or has a pattern */
+};
+
+/* What a node leads to before anything is consumed (grammar_reach.c). */
+struct grammar_reach {
+	uint32_t ways, forms, nodes; /* BYTES nodes, calls of forms, and all nodes */
+	uint8_t stage;
+	bool ends, seconds;    /* the rule may end there */
 };
 
 /* Start from grammar_init. */
@@ -69,6 +84,8 @@ struct grammar {
 	struct grammar_rule *rule;
 	uint32_t n_node, n_edge, n_rule, cap_node, cap_edge, cap_rule;
 	uint32_t root;     /* a rule, set by grammar_finish */
+	struct grammar_reach *reach; /* [n_reach] of the nodes that are checked */
+	uint32_t n_reach;
 	uint64_t work;
 	bool full;         /* a limit was reached: what was built is of no use, grammar_finish says so */
 };
@@ -102,6 +119,7 @@ void grammar_work(struct grammar *g, uint64_t steps);
 
 /* A rule can be called before it is defined. `nests`: calls of it count as depth. */
 uint32_t grammar_rule(struct grammar *g);
+void grammar_form(struct grammar *g, uint32_t rule);
 void grammar_define(struct grammar *g, uint32_t rule, uint32_t entry, bool nests);
 
 /* One of several texts, each with what comes after it; common beginnings are shared. Sorts the array. */
@@ -115,6 +133,11 @@ uint32_t grammar_words(struct grammar *g, struct grammar_word *word, size_t n);
 /* The edges of every character from U+0080 on, ascending. */
 #define GRAMMAR_UTF8_EDGES 8
 void grammar_utf8(struct grammar *g, uint32_t next, struct grammar_edge ret_edge[GRAMMAR_UTF8_EDGES]);
+
+/* Checks what was built since the last time: every rule that it calls is defined, every hole filled. CIRCLE: a rule
+ * calls itself before it has consumed anything. MANY: more follows *ret_node than GRAMMAR_MAX_FORK, _FORMS or _PASS. */
+enum grammar_reached { GRAMMAR_REACHED, GRAMMAR_REACHED_CIRCLE, GRAMMAR_REACHED_MANY };
+enum grammar_reached grammar_reach(struct grammar *g, uint32_t *ret_node);
 
 /* Every rule is defined: checks the whole. RC_TOO_LARGE at a limit; RC_INVALID when a rule calls itself before it
  * has consumed anything, or when no text at all follows the root. */

@@ -36,7 +36,8 @@ static uint32_t grammar_words_from(struct grammar *g, const struct grammar_word 
 	uint32_t end = 0, rest;
 
 	for (; i < n && word[i].len == at; i++) {
-		end = ends ? grammar_either(g, end, word[i].next) : word[i].next;
+		/* The same word twice, with the same after it, is one way. */
+		end = ends && end != word[i].next ? grammar_either(g, end, word[i].next) : word[i].next;
 		ends = true;
 	}
 	while (i < n && !g->full) {
@@ -65,6 +66,7 @@ uint32_t grammar_words(struct grammar *g, struct grammar_word *word, size_t n)
 		bytes += word[i].len;
 	/* Before any recursion: so many bytes bound how deep it goes. */
 	g->full |= bytes > GRAMMAR_MAX_NODES;
+	grammar_work(g, 16 * n + bytes);
 	if (g->full)
 		return GRAMMAR_END;
 	qsort(word, n, sizeof *word, grammar_word_cmp);

@@ -57,11 +57,17 @@ struct jrule_decimal {
 /* From text like -12.5, without an exponent. False when it has more digits than there is room for, or is none. */
 bool jrule_decimal(const char *text, struct jrule_decimal *ret_d);
 
-/* A number from lo to hi, each NULL for none, `open`: without the bound itself; `integer`: without a fraction. Then the
- * rule ends. Nothing passes it when no such number can be written. */
+#define JRULE_MAX_UNIT 1024
+#define JRULE_MAX_UNITS (2 * JRULE_MAX_UNIT) /* in a whole grammar; each is some 36 nodes of ten edges */
+
+/* A number from lo to hi, each NULL for none, `open`: without the bound itself; `integer`: without a fraction; with
+ * `unit`, 1 to JRULE_MAX_UNIT, a multiple of unit / 10^scale, of which it has no more digits. Then the rule ends.
+ * Nothing passes it when no such number can be written. */
 struct jrule_range {
 	const struct jrule_decimal *lo, *hi;
 	bool lo_open, hi_open, integer;
+	uint32_t unit;         /* 0: any number */
+	int scale;             /* at most JRULE_MAX_DIGITS */
 };
 uint32_t jrule_range(struct grammar *g, const struct jrule_range *r);
 

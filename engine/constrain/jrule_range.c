@@ -1,20 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * jrule_range.c - numbers between two bounds, digit by digit.
+ * jrule_range.c - numbers between two bounds, and multiples of one, digit by digit.
  * Threads: who builds the grammar. Locks: none. */
 #include "engine/constrain/jrule.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Magnitudes a <= x <= b while x is being written. As long as its digits are those of a bound, x is tight to it and
  * the bound's next digit counts; after the first that differs the bound is met whatever follows. A bound goes on with
- * zeros where its digits end. */
+ * zeros where its digits end. All along, the number that the digits make so far is known modulo x->unit. */
 struct jrule_between {
 	struct grammar *g;
 	const struct jrule_decimal *a, *b; /* b NULL: any */
-	bool a_open, b_open, integer;
-	uint32_t node[4];      /* what comes next, by tight: bit 0 to a, bit 1 to b */
+	bool a_open, b_open;
+	uint32_t unit;         /* x times 10^scale is a multiple of it */
+	int scale, fraction;   /* digits of the fraction at most */
+	uint32_t *known;       /* [JRULE_N_KNOWN][unit] nodes + 1 of places that are tight to nothing */
+	uint32_t never;
 };
 
+/* A place in x: where its next character comes. */
+struct jrule_place {
+	bool point;            /* the point is written */
+	int at;                /* digits since the beginning, or since the point */
+	int left, more;        /* of the whole part: digits that must come, that may come after these */
+	int tight;
+	uint32_t rest;         /* modulo unit */
+};
+
+#define JRULE_N_KNOWN (3 * (JRULE_MAX_DIGITS + 1))
 #define JRULE_TIGHT_A 1
 #define JRULE_TIGHT_B 2
 
@@ -54,25 +70,6 @@ static int jrule_digit(const char *digits, int at)
 	return at < (int)strlen(digits) ? digits[at] - '0' : 0;
 }
 
-/* One digit where a and b have da and db, then what x->node says. Equal neighbours become one edge. */
-static uint32_t jrule_one(const struct jrule_between *x, int tight, int da, int db, int least)
-{
-	struct grammar_edge e[10];
-	int lo = tight & JRULE_TIGHT_A ? da : 0, hi = tight & JRULE_TIGHT_B ? db : 9, d;
-	size_t n = 0;
-
-	for (d = lo < least ? least : lo; d <= hi; d++) {
-		int after = (d == da ? tight & JRULE_TIGHT_A : 0) | (d == db ? tight & JRULE_TIGHT_B : 0);
-		uint32_t next = x->node[after];
-
-		if (n && e[n - 1].next == next)
-			e[n - 1].hi = (uint8_t)('0' + d);
-		else
-			e[n++] = (struct grammar_edge){ (uint8_t)('0' + d), (uint8_t)('0' + d), next };
-	}
-	return grammar_bytes(x->g, e, n);
-}
-
 /* May x end where `at` digits of the fraction are written? Being tight to both means that so far they agree. */
 static bool jrule_may_end(const struct jrule_between *x, int tight, int at)
 {
@@ -84,66 +81,93 @@ static bool jrule_may_end(const struct jrule_between *x, int tight, int at)
 	return !(tight & JRULE_TIGHT_B && b_done && x->b_open);
 }
 
-/* Sets x->node to the fraction's beginning: the point, or the end. */
-static void jrule_fraction(struct jrule_between *x)
+static uint32_t jrule_place(const struct jrule_between *x, const struct jrule_place *p);
+
+/* One digit. Equal neighbours become one edge. */
+static uint32_t jrule_one(const struct jrule_between *x, const struct jrule_place *p)
 {
-	uint32_t never = grammar_bytes(x->g, NULL, 0), now[4];
-	int at, tight;
+	int da = jrule_digit(p->point ? x->a->fraction : x->a->whole, p->at);
+	int db = x->b ? jrule_digit(p->point ? x->b->fraction : x->b->whole, p->at) : 9;
+	int lo = p->tight & JRULE_TIGHT_A ? da : 0, hi = p->tight & JRULE_TIGHT_B ? db : 9, d;
+	struct grammar_edge e[10];
+	size_t n = 0;
 
-	for (tight = 0; tight < 4; tight++)
-		x->node[tight] = jrule_may_end(x, tight, JRULE_MAX_DIGITS) ? GRAMMAR_END : never;
-	for (at = JRULE_MAX_DIGITS - 1; at >= 0 && !x->integer; at--) {
-		for (tight = 0; tight < 4; tight++) {
-			int db = x->b ? jrule_digit(x->b->fraction, at) : 9;
+	if (!p->point && p->at == 0 && p->left + p->more > 1 && lo == 0)
+		lo = 1;
+	for (d = lo; d <= hi && !x->g->full; d++) {
+		struct jrule_place after = *p;
+		uint32_t next;
 
-			now[tight] = jrule_one(x, tight, jrule_digit(x->a->fraction, at), db, 0);
-			if (at > 0 && jrule_may_end(x, tight, at))
-				now[tight] = grammar_either(x->g, now[tight], GRAMMAR_END);
-		}
-		memcpy(x->node, now, sizeof now);
+		after.at++;
+		after.left -= p->left > 0;
+		after.more -= p->left == 0 && !p->point;
+		after.tight = (d == da ? p->tight & JRULE_TIGHT_A : 0) | (d == db ? p->tight & JRULE_TIGHT_B : 0);
+		after.rest = (p->rest * 10 + (uint32_t)d) % x->unit;
+		next = jrule_place(x, &after);
+		if (n && e[n - 1].next == next)
+			e[n - 1].hi = (uint8_t)('0' + d);
+		else
+			e[n++] = (struct grammar_edge){ (uint8_t)('0' + d), (uint8_t)('0' + d), next };
 	}
-	for (tight = 0; tight < 4; tight++) {
-		uint32_t point = x->integer ? never : grammar_str(x->g, ".", x->node[tight]);
-
-		x->node[tight] = jrule_may_end(x, tight, 0) ? grammar_either(x->g, point, GRAMMAR_END) : point;
-	}
+	return n ? grammar_bytes(x->g, e, n) : x->never;
 }
 
-/* All x whose whole part has n digits. */
-static uint32_t jrule_length(const struct jrule_between *x, int n, const uint32_t after[4])
+/* Is x a multiple when it ends there? What is missing of its fraction are zeros. */
+static bool jrule_fits(const struct jrule_between *x, const struct jrule_place *p)
 {
-	struct jrule_between y = *x;
-	uint32_t now[4];
-	int tight = 0, at, i, n_a = (int)strlen(x->a->whole), n_b = x->b ? (int)strlen(x->b->whole) : 0;
+	uint32_t rest = p->rest;
 
-	memcpy(y.node, after, sizeof y.node);
-	for (at = n - 1; at >= 0; at--) {
-		int least = at == 0 && n > 1;
-
-		for (i = 0; i < 4; i++)
-			now[i] = jrule_one(&y, i, jrule_digit(x->a->whole, at),
-					   x->b ? jrule_digit(x->b->whole, at) : 9, least);
-		memcpy(y.node, now, sizeof now);
-	}
-	tight |= n == n_a ? JRULE_TIGHT_A : 0;
-	tight |= n == n_b ? JRULE_TIGHT_B : 0;
-	return y.node[tight];
+	for (int at = p->point ? p->at : 0; at < x->scale && rest; at++)
+		rest = rest * 10 % x->unit;
+	return rest == 0;
 }
 
-static uint32_t jrule_magnitudes(struct jrule_between *x)
+/* What may come where no digit must: the end, the point, one more digit. */
+static uint32_t jrule_may(const struct jrule_between *x, const struct jrule_place *p)
 {
-	uint32_t all = grammar_bytes(x->g, NULL, 0), after[4];
-	int n = (int)strlen(x->a->whole), most = x->b ? (int)strlen(x->b->whole) : n;
+	struct jrule_place fraction = { .point = true, .tight = p->tight, .rest = p->rest };
+	uint32_t node = x->never;
 
-	jrule_fraction(x);
-	memcpy(after, x->node, sizeof after);
-	for (; n <= most; n++)
-		all = grammar_either(x->g, jrule_length(x, n, after), all);
-	if (!x->b && most < JRULE_MAX_DIGITS) {
+	if (p->point ? p->at < x->fraction : p->more > 0)
+		node = jrule_one(x, p);
+	if (!p->point && x->fraction > 0)
+		node = grammar_either(x->g, grammar_str(x->g, ".", jrule_one(x, &fraction)), node);
+	if (jrule_fits(x, p) && jrule_may_end(x, p->tight, p->point ? p->at : 0))
+		node = grammar_either(x->g, node, GRAMMAR_END);
+	return node;
+}
+
+/* Recursion is as deep as a number is long. */
+static uint32_t jrule_place(const struct jrule_between *x, const struct jrule_place *p)
+{
+	int which = p->point ? 2 * (JRULE_MAX_DIGITS + 1) + p->at : p->more ? JRULE_MAX_DIGITS + 1 + p->left + p->more
+									    : p->left;
+	uint32_t *known = p->tight ? NULL : &x->known[(uint32_t)which * x->unit + p->rest], node;
+
+	if (known && *known)
+		return *known - 1;
+	node = p->left > 0 ? jrule_one(x, p) : jrule_may(x, p);
+	if (known)
+		*known = node + 1;
+	return node;
+}
+
+static uint32_t jrule_magnitudes(const struct jrule_between *x)
+{
+	int n_a = (int)strlen(x->a->whole), n_b = x->b ? (int)strlen(x->b->whole) : n_a, n;
+	uint32_t all = x->never;
+
+	for (n = n_a; n <= n_b; n++) {
+		struct jrule_place p = { .left = n };
+
+		p.tight = (n == n_a ? JRULE_TIGHT_A : 0) | (x->b && n == n_b ? JRULE_TIGHT_B : 0);
+		all = grammar_either(x->g, jrule_one(x, &p), all);
+	}
+	if (!x->b && n_a < JRULE_MAX_DIGITS) {
 		/* All that have more digits than a. */
-		uint32_t more = jrule_digits(x->g, most, JRULE_MAX_DIGITS - 1, after[0]);
+		struct jrule_place p = { .left = n_a + 1, .more = JRULE_MAX_DIGITS - n_a - 1 };
 
-		all = grammar_either(x->g, grammar_byte(x->g, '1', '9', more), all);
+		all = grammar_either(x->g, jrule_one(x, &p), all);
 	}
 	return all;
 }
@@ -152,9 +176,14 @@ uint32_t jrule_range(struct grammar *g, const struct jrule_range *r)
 {
 	static const struct jrule_decimal zero = { .whole = "0" }, one = { .whole = "1" };
 	bool lo_below = !r->lo || r->lo->negative, hi_below = r->hi && r->hi->negative;
-	uint32_t all = grammar_bytes(g, NULL, 0);
-	struct jrule_between x = { .g = g, .integer = r->integer };
+	struct jrule_between x = { .g = g, .unit = r->unit ? r->unit : 1, .scale = r->scale };
+	uint32_t all;
 
+	must(x.unit <= JRULE_MAX_UNIT && x.scale <= JRULE_MAX_DIGITS);
+	x.fraction = r->integer ? 0 : r->unit ? r->scale : JRULE_MAX_DIGITS;
+	grammar_work(g, (x.unit - 1) * (GRAMMAR_MAX_WORK / JRULE_MAX_UNITS));
+	x.known = mem_new(JRULE_N_KNOWN * x.unit * sizeof *x.known);
+	all = x.never = grammar_bytes(g, NULL, 0);
 	if (!hi_below) {
 		x.a = lo_below ? &zero : r->lo;
 		x.a_open = !lo_below && r->lo_open;
@@ -170,5 +199,6 @@ uint32_t jrule_range(struct grammar *g, const struct jrule_range *r)
 		x.b_open = r->lo_open;
 		all = grammar_either(g, all, grammar_str(g, "-", jrule_magnitudes(&x)));
 	}
+	free(x.known);
 	return all;
 }

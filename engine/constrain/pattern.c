@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define PATTERN_WORDS (PATTERN_MAX_NODES / 64)
+#define PATTERN_ROOM_WORK 20000 /* for zeroed room to work it out in */
 
 /* A set of the graph's nodes, where one is after some text. */
 struct pattern_state {
@@ -189,6 +190,7 @@ static uint32_t pattern_edges(struct grammar *g, const struct pattern_layers *l,
 		grammar_utf8(g, other, e + n);
 		n += GRAMMAR_UTF8_EDGES;
 	}
+	grammar_work(g, 2 * PATTERN_SYMBOLS);
 	return grammar_bytes(g, e, n);
 }
 
@@ -232,6 +234,7 @@ int pattern_rule(struct grammar *g, const struct pattern_want *x, uint32_t *ret_
 
 	if (strlen(x->pattern) > PATTERN_MAX_LEN)
 		return buf_why(why, RC_TOO_LARGE, "longer than %d bytes", PATTERN_MAX_LEN);
+	grammar_work(g, PATTERN_ROOM_WORK);
 	d.p = mem_try(1, sizeof *d.p);
 	d.state = mem_try(PATTERN_MAX_STATES, sizeof *d.state);
 	if (!d.p || !d.state) {

@@ -116,6 +116,7 @@ int schema_bad(struct schema *s, int at, int rc, const char *key, const char *fm
 	va_start(ap, fmt);
 	buf_vprintf(&text, fmt, ap);
 	va_end(ap);
+	s->none = false;
 	buf_why(s->why, rc, "%s%s: %s", s->src->name, buf_str(&path), buf_str(&text));
 	buf_fini(&path);
 	buf_fini(&text);
@@ -238,26 +239,31 @@ static int schema_one_type(struct schema *s, int at, unsigned type, uint32_t *re
 static int schema_by_type(struct schema *s, int at, unsigned types, uint32_t *ret_node)
 {
 	uint32_t node = grammar_bytes(s->g, NULL, 0), one = 0;
-	unsigned type;
-	int rc;
+	bool any = false;
+	int rc, none = 0;
 
-	for (type = 1; type < SCHEMA_ALL_TYPES; type <<= 1) {
+	for (unsigned type = 1; type < SCHEMA_ALL_TYPES; type <<= 1) {
 		if (!(types & type))
 			continue;
 		rc = schema_one_type(s, at, type, &one);
-		if (rc)
+		if (rc && !s->none)
 			return rc;
+		if (rc) {
+			none = rc;
+			continue;
+		}
+		any = true;
 		node = grammar_either(s->g, one, node);
 	}
 	*ret_node = node;
-	return 0;
+	return any ? 0 : none;
 }
 
 /* The node of the schema's rule. */
 static int schema_node(struct schema *s, int at, uint32_t *ret_node)
 {
 	static const char *const joined[] = { "$ref", "allOf" }, *const alternatives[] = { "anyOf", "oneOf" };
-	json_t *schema = s->item[at].schema, *values;
+	json_t *schema = s->item[at].schema;
 	unsigned types;
 	size_t i;
 	int rc;
@@ -275,13 +281,12 @@ static int schema_node(struct schema *s, int at, uint32_t *ret_node)
 	for (i = 0; i < 2 && rc == 0; i++)
 		if (json_object_get(schema, alternatives[i]))
 			return schema_alternatives(s, at, alternatives[i], ret_node);
-	rc = rc ? rc : schema_words_types(s, at, &types);
+	rc = rc ? rc : schema_words_types(s, at, schema, &types);
 	if (rc)
 		return rc;
 	types &= schema_mode_types(s->item[at].mode);
-	values = json_object_get(schema, "enum");
-	if (values || json_object_get(schema, "const"))
-		return schema_enum(s, at, values, types, ret_node);
+	if (json_object_get(schema, "enum") || json_object_get(schema, "const"))
+		return schema_enum(s, at, types, ret_node);
 	return schema_by_type(s, at, types, ret_node);
 }
 
@@ -303,16 +308,40 @@ static int schema_do(struct schema *s, int at)
 	uint32_t node = 0;
 	int rc = 0;
 
+	s->item[at].node = s->g->n_node;
 	if (schema_is_any(item.schema))
 		node = grammar_call(s->g, schema_any(s, item.mode), GRAMMAR_END);
 	else
 		rc = schema_node(s, at, &node);
+	if (rc && s->none && at > 0 && !s->src->lenient) {
+		node = grammar_bytes(s->g, NULL, 0);
+		rc = 0;
+	}
 	if (rc && s->src->lenient && !s->g->full) {
 		node = grammar_call(s->g, schema_any(s, item.mode), GRAMMAR_END);
 		rc = 0;
 	}
 	grammar_define(s->g, item.rule, node, false);
 	return rc;
+}
+
+/* Does no place lead to more than can be followed? Nodes were made item by item. */
+static int schema_check(struct schema *s)
+{
+	enum grammar_reached reached;
+	uint32_t node = 0;
+	int at = s->n - 1;
+
+	reached = grammar_reach(s->g, &node);
+	if (reached == GRAMMAR_REACHED_CIRCLE)
+		return buf_why(s->why, RC_INVALID, "%s: refers to itself without anything between", s->src->name);
+	if (reached == GRAMMAR_REACHED)
+		return 0;
+	while (at > 0 && s->item[at].node > node)
+		at--;
+	return schema_bad(s, at, RC_TOO_LARGE, NULL, "more than %d alternatives at one place, or %d objects, arrays and "
+			  "strings with a length or pattern, or %d steps to them",
+			  GRAMMAR_MAX_FORK, GRAMMAR_MAX_FORMS, GRAMMAR_MAX_PASS);
 }
 
 int schema_rule(struct grammar *g, struct jrules *j, const struct schema_source *src, uint32_t *ret_rule,
@@ -324,6 +353,8 @@ int schema_rule(struct grammar *g, struct jrules *j, const struct schema_source 
 	*ret_rule = schema_want(&s, -1, src->schema, src->mode, NULL, NULL);
 	for (at = 0; at < s.n && rc == 0 && !g->full; at++)
 		rc = schema_do(&s, at);
+	if (rc == 0)
+		rc = schema_check(&s);
 	if (rc == 0 && g->full)
 		rc = buf_why(why, RC_TOO_LARGE, "%s: too large a schema", src->name);
 	free(s.item);

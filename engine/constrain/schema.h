@@ -15,18 +15,25 @@
  *  - type (also several), enum, const, $ref (into the same schema, also recursive), $defs, definitions
  *  - anyOf; oneOf is taken as anyOf
  *  - allOf, and what stands beside anyOf or $ref: where the parts say different things of a value, not two things of
- *    the same
+ *    the same, but for type, enum and const; no prefixItems beside items of another part
  *  - properties come in their declared order, those that are not required may be left out; required;
  *    additionalProperties: after the others. Where it is not said and there are properties, there are no more
  *    (JSON Schema would let any come). The names of additional ones have no escapes.
- *  - items, prefixItems (and none after them unless items says so), minItems, maxItems
+ *  - patternProperties with one pattern, or propertyNames, where no property is named; minProperties, maxProperties
+ *    there too, elsewhere where they say nothing new. What matches no pattern does not come. Names may come
+ *    twice: minProperties above 1 is refused where they are free.
+ *  - items, prefixItems (and none after them unless items says so, or minItems needs them), minItems, maxItems
+ *  - uniqueItems: constants come once each, in their order, where items have no more than enum, const and type;
+ *    beside other conditions they are refused. Of other items, which would have to be remembered, it is no condition
  *  - minLength, maxLength, in characters; pattern as in pattern.h
- *  - minimum, maximum, exclusiveMinimum, exclusiveMaximum; numbers with a bound have no exponent
+ *  - minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf of up to JRULE_MAX_UNIT units of its last digit;
+ *    numbers with one of them have no exponent, and satisfy them as doubles too
+ *  - a branch, or a member that may be left out, that nothing satisfies never comes
  *  - a keyword of one type without `type` means that type
  *  - format, title, description, default, examples and unknown keywords are no conditions
  *
  * White space, numbers and escapes are bounded as in jrule.h, nesting by GRAMMAR_MAX_DEPTH. Other conditions (not, if,
- * patternProperties, uniqueItems, multipleOf, ...) are RC_UNSUPPORTED. */
+ * contains, ...) are RC_UNSUPPORTED. */
 
 /* How a value is written: as JSON; as JSON, but strings not at all; only strings, as the text itself; only objects, as
  * the parameters of a call. */

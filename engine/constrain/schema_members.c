@@ -54,22 +54,21 @@ static uint32_t schema_names_from(const struct schema_names *x, const struct sch
 	const struct grammar_node place = g->node[x->place];
 	struct grammar_edge *e = mem_grow(NULL, 256, sizeof *e); /* not on the stack: this recurses */
 	bool is_name = false;
-	size_t n = 0, i = 0, k;
+	size_t n = 0, i = 0, k = 0;
 	uint32_t node;
 	int byte;
 
+	grammar_work(g, 256);
 	for (; i < x->n && x->name[i][x->at] == '\0'; i++)
 		is_name = true;
 	for (byte = 0; byte < 256 && !g->full; byte++) {
 		struct schema_names sub = *x;
 		uint32_t next = 0;
 
-		for (k = 0; k < place.n; k++) {
-			const struct grammar_edge *p = &g->edge[place.arg + k];
-
-			if (p->lo <= byte && byte <= p->hi)
-				next = p->next;
-		}
+		while (k < place.n && g->edge[place.arg + k].hi < byte)
+			k++;
+		if (k < place.n && g->edge[place.arg + k].lo <= byte)
+			next = g->edge[place.arg + k].next;
 		sub.name = x->name + i;
 		for (sub.n = 0; i < x->n && (uint8_t)x->name[i][x->at] == byte; i++)
 			sub.n++;
@@ -171,6 +170,8 @@ static uint32_t schema_member(struct schema_writer *w, const struct schema_membe
 			pyjson_escape(m->name, strlen(m->name), &name);
 		buf_addc(&name, '"');
 		next = grammar_text(w->g, name.data, name.len, next);
+	} else if (m->names) {
+		return grammar_call(w->g, m->names - 1, next); /* the quotes are theirs */
 	} else {
 		next = grammar_call(w->g, names, next);
 	}
@@ -199,9 +200,16 @@ static uint32_t schema_members_end(struct schema_writer *w)
 static uint32_t schema_members_more(struct schema_writer *w, const struct schema_member *more, uint32_t names)
 {
 	struct grammar *g = w->g;
-	uint32_t again = grammar_hole(g);
-	uint32_t after = grammar_either(g, schema_members_end(w), schema_members_between(w, again));
+	uint32_t again = grammar_hole(g), most = more->max == JRULE_NO_MAX ? more->min : more->max;
+	uint32_t end = schema_members_end(w), next = schema_members_between(w, again), after;
 
+	if (more->min > 1)
+		end = grammar_from(g, more->min, end);
+	if (more->max != JRULE_NO_MAX)
+		next = grammar_below(g, more->max, next);
+	after = grammar_either(g, end, next);
+	if (more->max != JRULE_NO_MAX || more->min > 1)
+		after = grammar_count(g, most, after);
 	grammar_fill(g, again, schema_member(w, more, names, after));
 	return again;
 }
@@ -213,10 +221,12 @@ uint32_t schema_members(struct schema *s, bool params, const struct schema_membe
 {
 	struct schema_writer w = { .s = s, .g = s->g, .params = params };
 	uint32_t end = schema_members_end(&w), choose, after, one;
-	bool may_end = true;
+	bool may_end = !more || more->min == 0;
 	size_t i = n;
 
-	choose = more ? schema_members_more(&w, more, schema_names(&w, member, n)) : grammar_bytes(s->g, NULL, 0);
+	choose = grammar_bytes(s->g, NULL, 0);
+	if (more)
+		choose = schema_members_more(&w, more, more->names ? 0 : schema_names(&w, member, n));
 	while (i-- > 0) {
 		after = schema_members_between(&w, choose);
 		if (may_end)

@@ -92,13 +92,14 @@ static int schema_object_require(struct schema *s, int at, const char *name, str
 	struct schema_member *m = schema_object_find(o, name);
 	int rc;
 
+	grammar_work(s->g, 2 * o->n);
 	if (!m) {
 		rc = schema_object_name(s, at, "required", name);
 		if (rc)
 			return rc;
 		if (!o->has_more && json_object_get(s->item[at].schema, "additionalProperties"))
-			return schema_bad(s, at, RC_INVALID, "required",
-					  "\"%.80s\" is excluded by additionalProperties", name);
+			return schema_none(s, at, "required",
+					   "\"%.80s\" is excluded by additionalProperties", name);
 		m = &o->member[o->n++];
 		*m = o->more;
 		if (!o->has_more)
@@ -127,6 +128,87 @@ static int schema_object_required(struct schema *s, int at, struct schema_object
 	return 0;
 }
 
+/* ---- names and numbers of members ---- */
+
+static json_t *schema_object_kept(struct schema *s, json_t *made)
+{
+	must_zero(json_array_append_new(s->made, made));
+	return made;
+}
+
+/* Names that match a pattern, and what is said of their members; others may, and do not come. */
+static int schema_object_pattern(struct schema *s, int at, json_t *patterns, struct schema_object *o)
+{
+	const char *pattern = json_object_iter_key(json_object_iter(patterns));
+	json_t *schema, *names;
+
+	if (json_object_size(patterns) != 1)
+		return schema_bad(s, at, RC_UNSUPPORTED, "patternProperties", "not supported: more than one pattern");
+	schema = json_object_get(patterns, pattern);
+	o->has_more = true;
+	schema_object_rules(s, at, schema, "patternProperties", pattern, &o->more);
+	names = schema_object_kept(s, json_pack("{s:s, s:s}", "type", "string", "pattern", pattern));
+	o->more.names = schema_want(s, at, names, SCHEMA_VALUE, "patternProperties", pattern) + 1;
+	return 0;
+}
+
+static int schema_object_names(struct schema *s, int at, struct schema_object *o)
+{
+	json_t *schema = s->item[at].schema, *names = json_object_get(schema, "propertyNames");
+	json_t *patterns = json_object_get(schema, "patternProperties"), *strings;
+	const char *key = names ? "propertyNames" : "patternProperties";
+	int rc;
+
+	if ((!names && json_object_size(patterns) == 0) || s->src->lenient)
+		return 0;
+	if (o->n || o->params || (names && patterns))
+		return schema_bad(s, at, RC_UNSUPPORTED, key,
+				  "supported only in objects without properties, required%s, and not of a call",
+				  patterns ? ", propertyNames" : ", patternProperties");
+	if (patterns)
+		return schema_object_pattern(s, at, patterns, o);
+	strings = schema_object_kept(s, json_pack("{s:s}", "type", "string"));
+	rc = schema_merge(s, at, names, strings, &strings);
+	if (rc || !o->has_more)
+		return rc;
+	o->more.names = schema_want(s, at, strings, SCHEMA_VALUE, key, NULL) + 1;
+	return 0;
+}
+
+/* They are counted where all are additional ones; with others only what is so anyway. */
+static int schema_object_counts(struct schema *s, int at, struct schema_object *o)
+{
+	uint32_t min = 0, max = JRULE_NO_MAX, required = 0;
+	int rc = schema_words_count(s, at, "minProperties", &min);
+	size_t i;
+
+	rc = rc ? rc : schema_words_count(s, at, "maxProperties", &max);
+	o->more.min = 0;
+	o->more.max = JRULE_NO_MAX;
+	if (rc || s->src->lenient)
+		return rc;
+	if (min > max)
+		return schema_none(s, at, "minProperties", "%u is more than maxProperties, %u", min, max);
+	for (i = 0; i < o->n; i++)
+		required += o->member[i].required;
+	if (o->n && min > required)
+		return schema_bad(s, at, RC_UNSUPPORTED, "minProperties",
+				  "with properties supported only up to the number of required ones, %u", required);
+	if (o->n && (max < o->n || (o->has_more && max != JRULE_NO_MAX)))
+		return schema_bad(s, at, RC_UNSUPPORTED, "maxProperties",
+				  "with properties supported only from their number on, without additional ones");
+	if (o->n)
+		return 0;
+	o->more.min = min;
+	o->more.max = max;
+	o->has_more = o->has_more && max > 0;
+	if (!o->has_more)
+		return min ? schema_none(s, at, "minProperties", "no member may come") : 0;
+	return min <= 1 ? 0 : schema_bad(s, at, RC_UNSUPPORTED, "minProperties",
+					 "more than 1 supported only up to the number of required ones: of free names "
+					 "one could come twice");
+}
+
 int schema_object(struct schema *s, int at, uint32_t *ret_node)
 {
 	const json_t *schema = s->item[at].schema;
@@ -142,6 +224,8 @@ int schema_object(struct schema *s, int at, uint32_t *ret_node)
 	rc = schema_object_properties(s, at, &o);
 	rc = rc ? rc : schema_object_more(s, at, &o);
 	rc = rc ? rc : schema_object_required(s, at, &o);
+	rc = rc ? rc : schema_object_names(s, at, &o);
+	rc = rc ? rc : schema_object_counts(s, at, &o);
 	if (rc == 0) {
 		rule = grammar_rule(s->g);
 		node = schema_members(s, o.params, o.member, o.n, o.has_more ? &o.more : NULL);
@@ -154,7 +238,8 @@ int schema_object(struct schema *s, int at, uint32_t *ret_node)
 
 uint32_t schema_any_params(struct schema *s)
 {
-	struct schema_member more = { .text = schema_any(s, SCHEMA_TEXT), .value = schema_any(s, SCHEMA_NOT_STRING) };
+	struct schema_member more = { .text = schema_any(s, SCHEMA_TEXT), .value = schema_any(s, SCHEMA_NOT_STRING),
+				      .max = JRULE_NO_MAX };
 	uint32_t rule = grammar_rule(s->g);
 
 	grammar_define(s->g, rule, schema_members(s, true, NULL, 0, &more), true);

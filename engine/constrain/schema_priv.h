@@ -13,7 +13,7 @@
 struct schema_item {
 	json_t *schema;
 	enum schema_mode mode;
-	uint32_t rule;
+	uint32_t rule, node;   /* node: the first that was made for it */
 	int parent;            /* the item it stands in, -1: none */
 	const char *key;       /* where in it: a keyword, and then perhaps */
 	const char *member;    /* a member's name, or */
@@ -31,6 +31,7 @@ struct schema {
 	int n_slot;
 	json_t *made;          /* an array that holds merged schemas */
 	uint32_t text, params; /* rules + 1 of any text, of any parameters */
+	bool none;             /* the last refusal was schema_none's */
 	struct buf *why;
 };
 
@@ -41,6 +42,10 @@ uint32_t schema_want_at(struct schema *s, int at, json_t *schema, enum schema_mo
 /* rc, with why "PATH.KEY: ..."; key may be NULL. */
 int schema_bad(struct schema *s, int at, int rc, const char *key, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
+/* RC_INVALID, as schema_bad: a valid schema that nothing satisfies. Only if it is the whole is that an error; else it
+ * is a branch that is never taken. */
+#define schema_none(s, at, key, ...) \
+	((void)schema_bad(s, at, RC_INVALID, key, __VA_ARGS__), (s)->none = true, RC_INVALID)
 /* The rule of any value in that way of writing. */
 uint32_t schema_any(struct schema *s, enum schema_mode mode);
 /* ---- keywords: schema_words.c ---- */
@@ -52,7 +57,7 @@ enum schema_type {
 
 /* Are all keywords understood? Conditions of one type without `type` set that type; *ret_types 0: nothing. */
 int schema_words_check(struct schema *s, int at);
-int schema_words_types(struct schema *s, int at, unsigned *ret_types);
+int schema_words_types(struct schema *s, int at, json_t *schema, unsigned *ret_types);
 /* Does the keyword say nothing about which values are valid? */
 bool schema_words_is_note(const char *key);
 /* A count from 0 on, or what *ret_v was. */
@@ -60,16 +65,32 @@ int schema_words_count(struct schema *s, int at, const char *key, uint32_t *ret_
 
 /* ---- merging and references: schema_merge.c ---- */
 
+/* References that only lead to references. */
+#define SCHEMA_MAX_CHAIN 64
+
 /* The schema that a reference means. */
 int schema_ref(struct schema *s, int at, json_t *ref, json_t **ret_schema);
+/* The schema without a reference at its top. */
+int schema_plain(struct schema *s, int at, json_t *schema, json_t **ret_schema);
 /* All that both say, as a new schema that s keeps. */
 int schema_merge(struct schema *s, int at, json_t *a, json_t *b, json_t **ret_schema);
 /* The keywords beside `without` that say anything, as a new schema; NULL when there are none. */
 json_t *schema_beside(struct schema *s, json_t *schema, const char *without);
 
+/* ---- lists of values: schema_constants.c; new references ---- */
+
+/* The types that a value has, a whole number two. */
+unsigned schema_constant_types(const json_t *v);
+/* The values of a that are in b too, each once; 1 and 1.0 are the same. */
+json_t *schema_constants_both(struct schema *s, json_t *a, json_t *b);
+/* What enum and const leave, each once; NULL when there is neither, or the enum is no array. */
+json_t *schema_constants(struct schema *s, json_t *schema);
+/* All that satisfies the items of an array of which none may come twice; *ret_values stays when that is no list. */
+int schema_constants_of(struct schema *s, int at, json_t *schema, json_t **ret_values);
+
 /* ---- values: each gives a node that ends the rule ---- */
 
-int schema_enum(struct schema *s, int at, json_t *values, unsigned types, uint32_t *ret_node);
+int schema_enum(struct schema *s, int at, unsigned types, uint32_t *ret_node);
 int schema_string(struct schema *s, int at, uint32_t *ret_node);
 int schema_number(struct schema *s, int at, bool integer, uint32_t *ret_node);
 int schema_array(struct schema *s, int at, uint32_t *ret_node);
@@ -86,6 +107,9 @@ struct schema_member {
 	const char *name;      /* NULL: any but those of the others */
 	uint32_t value, text;
 	bool required;
+	/* Of additional ones, where no other member has a name: the rule + 1 of their names, as JSON strings; and how many
+	 * there are, JRULE_NO_MAX for any number. */
+	uint32_t names, min, max;
 };
 
 /* The members in their order, and the additional ones, NULL for none; to the end of the rule. */

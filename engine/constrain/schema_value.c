@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * schema_value.c - the values of schemas: constants, strings, numbers, arrays.
+ * schema_value.c - the values of schemas: constants and strings.
  * Threads: one at a time per object. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
@@ -8,8 +8,6 @@
 #include "engine/constrain/schema_priv.h"
 #include "engine/text/pyjson.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,34 +74,13 @@ static int schema_constant(struct schema *s, json_t *v, int depth, uint32_t next
 	return rc;
 }
 
-static unsigned schema_type_of(const json_t *v)
-{
-	switch (json_typeof(v)) {
-	case JSON_STRING:
-		return SCHEMA_STRING;
-	case JSON_INTEGER:
-		return SCHEMA_INTEGER | SCHEMA_NUMBER;
-	case JSON_REAL:
-		return SCHEMA_NUMBER | (floor(json_real_value(v)) == json_real_value(v) ? SCHEMA_INTEGER : 0);
-	case JSON_OBJECT:
-		return SCHEMA_OBJECT;
-	case JSON_ARRAY:
-		return SCHEMA_ARRAY;
-	case JSON_NULL:
-		return SCHEMA_NULL;
-	case JSON_TRUE:
-	case JSON_FALSE:
-	default:
-		return SCHEMA_BOOLEAN;
-	}
-}
-
 /* Conditions beside constants would have to be checked against each of them. */
 static int schema_enum_alone(struct schema *s, int at)
 {
 	static const char *const no[] = { "properties", "required", "additionalProperties", "items", "prefixItems",
-		"minItems", "maxItems", "minLength", "maxLength", "pattern", "minimum", "maximum", "exclusiveMinimum",
-		"exclusiveMaximum" };
+		"minItems", "maxItems", "uniqueItems", "minLength", "maxLength", "pattern", "minimum", "maximum",
+		"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "patternProperties", "propertyNames", "minProperties",
+		"maxProperties" };
 	size_t i;
 
 	for (i = 0; i < mem_countof(no) && !s->src->lenient; i++)
@@ -122,7 +99,7 @@ static int schema_enum_of(struct schema *s, int at, json_t **value, size_t n, un
 	int rc = 0;
 
 	for (i = 0; i < n && rc == 0; i++) {
-		if (!(schema_type_of(value[i]) & types))
+		if (!(schema_constant_types(value[i]) & types))
 			continue;
 		if (json_is_array(value[i]) || json_is_object(value[i])) {
 			rc = schema_constant(s, value[i], 0, GRAMMAR_END, &one);
@@ -142,23 +119,31 @@ static int schema_enum_of(struct schema *s, int at, json_t **value, size_t n, un
 	return rc ? schema_bad(s, at, rc, "enum", "nested too deep") : 0;
 }
 
-int schema_enum(struct schema *s, int at, json_t *values, unsigned types, uint32_t *ret_node)
+int schema_enum(struct schema *s, int at, unsigned types, uint32_t *ret_node)
 {
-	json_t *only = json_object_get(s->item[at].schema, "const"), **all;
-	size_t n = only ? 1 : json_array_size(values), i;
+	json_t *schema = s->item[at].schema, *values, **all;
+	const char *key = json_object_get(schema, "const") ? "const" : "enum";
+	size_t n, i;
 	int rc = schema_enum_alone(s, at);
 
 	if (rc)
 		return rc;
-	if (!only && n == 0)
-		return schema_bad(s, at, RC_INVALID, "enum", "must be an array of values");
 	if (s->item[at].mode == SCHEMA_PARAMS)
-		return schema_bad(s, at, RC_UNSUPPORTED, only ? "const" : "enum", "not supported for all of a call");
+		return schema_bad(s, at, RC_UNSUPPORTED, key, "not supported for all of a call");
+	values = schema_constants(s, schema);
+	n = json_array_size(values);
+	if (n == 0) {
+		rc = values ? schema_none(s, at, key, "no value is left") :
+			      schema_bad(s, at, RC_INVALID, "enum", "must be an array of values");
+		json_decref(values);
+		return rc;
+	}
 	all = mem_grow(NULL, n, sizeof *all);
 	for (i = 0; i < n; i++)
-		all[i] = only ? only : json_array_get(values, i);
+		all[i] = json_array_get(values, i);
 	rc = schema_enum_of(s, at, all, n, types, ret_node);
 	free(all);
+	json_decref(values);
 	return rc;
 }
 
@@ -176,6 +161,8 @@ static int schema_pattern(struct schema *s, int at, const json_t *pattern, struc
 	rc = pattern_rule(s->g, x, &rule, &why);
 	if (rc)
 		rc = schema_bad(s, at, rc, "pattern", "%s", buf_str(&why));
+	else
+		grammar_form(s->g, rule);
 	*ret_node = grammar_call(s->g, rule, GRAMMAR_END);
 	buf_fini(&why);
 	return rc;
@@ -192,7 +179,7 @@ int schema_string(struct schema *s, int at, uint32_t *ret_node)
 	if (rc)
 		return rc;
 	if (min > max)
-		return schema_bad(s, at, RC_INVALID, "minLength", "%u is more than maxLength, %u", min, max);
+		return schema_none(s, at, "minLength", "%u is more than maxLength, %u", min, max);
 	if (pattern) {
 		struct pattern_want x = { .min = min, .max = max, .raw = raw };
 
@@ -203,128 +190,7 @@ int schema_string(struct schema *s, int at, uint32_t *ret_node)
 	if (min == 0 && max == JRULE_NO_MAX)
 		rule = raw ? schema_any(s, SCHEMA_TEXT) : jrule_get(s->g, s->j, JRULE_STRING);
 	else
-		rule = raw ? rawtext_rule(s->g, min, max) : jrule_string(s->g, min, max);
+		grammar_form(s->g, rule = raw ? rawtext_rule(s->g, min, max) : jrule_string(s->g, min, max));
 	*ret_node = grammar_call(s->g, rule, GRAMMAR_END);
-	return 0;
-}
-
-/* ---- numbers ---- */
-
-struct schema_bound {
-	struct jrule_decimal d;
-	bool there, open;
-};
-
-/* Beyond what numbers can be written here, a bound says nothing. */
-#define SCHEMA_FAR 1e18
-
-/* side: -1 for a lower bound, 1 for an upper one. */
-static int schema_bound(struct schema *s, int at, const char *key, bool open, bool integer, int side,
-			struct schema_bound *b)
-{
-	const json_t *v = json_object_get(s->item[at].schema, key);
-	double x = json_number_value(v);
-	struct buf text = { 0 };
-	bool fits;
-
-	if (!v)
-		return 0;
-	if (!json_is_number(v))
-		return schema_bad(s, at, RC_INVALID, key, "must be a number");
-	if (x * side >= SCHEMA_FAR)
-		return 0;
-	if (integer && floor(x) != x) {
-		x = side < 0 ? ceil(x) : floor(x);
-		open = false;
-	}
-	if (json_is_integer(v))
-		buf_printf(&text, "%lld", (long long)json_integer_value(v));
-	else if (integer || floor(x) == x)
-		buf_printf(&text, "%.0f", x);
-	else
-		pyjson_float(x, &text);
-	fits = jrule_decimal(buf_str(&text), &b->d);
-	buf_fini(&text);
-	if (!fits)
-		return schema_bad(s, at, RC_UNSUPPORTED, key, "not supported: too many digits");
-	b->there = true;
-	b->open = open;
-	return 0;
-}
-
-/* The tighter of two keywords. */
-static int schema_bounds(struct schema *s, int at, const char *shut, const char *open, bool integer, int side,
-			 struct schema_bound *b)
-{
-	const json_t *x = json_object_get(s->item[at].schema, shut), *y = json_object_get(s->item[at].schema, open);
-	bool both = json_is_number(x) && json_is_number(y);
-	bool open_wins = both && (json_number_value(y) - json_number_value(x)) * side <= 0;
-	int rc = both && open_wins ? 0 : schema_bound(s, at, shut, false, integer, side, b);
-
-	return rc || (both && !open_wins) ? rc : schema_bound(s, at, open, true, integer, side, b);
-}
-
-int schema_number(struct schema *s, int at, bool integer, uint32_t *ret_node)
-{
-	struct schema_bound lo = { 0 }, hi = { 0 };
-	struct jrule_range r = { .integer = integer };
-	uint32_t rule;
-	int rc = schema_bounds(s, at, "minimum", "exclusiveMinimum", integer, -1, &lo);
-
-	rc = rc ? rc : schema_bounds(s, at, "maximum", "exclusiveMaximum", integer, 1, &hi);
-	if (rc)
-		return rc;
-	if (!lo.there && !hi.there) {
-		rule = jrule_get(s->g, s->j, integer ? JRULE_INTEGER : JRULE_NUMBER);
-		*ret_node = grammar_call(s->g, rule, GRAMMAR_END);
-		return 0;
-	}
-	r.lo = lo.there ? &lo.d : NULL;
-	r.lo_open = lo.open;
-	r.hi = hi.there ? &hi.d : NULL;
-	r.hi_open = hi.open;
-	*ret_node = jrule_range(s->g, &r);
-	return 0;
-}
-
-/* ---- arrays ---- */
-
-int schema_array(struct schema *s, int at, uint32_t *ret_node)
-{
-	json_t *schema = s->item[at].schema, *prefix = json_object_get(schema, "prefixItems"), *one;
-	json_t *items = json_object_get(schema, "items");
-	struct jrule_array a = { .max = JRULE_NO_MAX };
-	const char *key = "prefixItems";
-	uint32_t *rule, rest;
-	size_t i;
-	int rc = schema_words_count(s, at, "minItems", &a.min);
-
-	rc = rc ? rc : schema_words_count(s, at, "maxItems", &a.max);
-	if (rc)
-		return rc;
-	if (a.min > a.max)
-		return schema_bad(s, at, RC_INVALID, "minItems", "%u is more than maxItems, %u", a.min, a.max);
-	/* An array of items is what earlier drafts called the prefix. */
-	if (json_is_array(items) && !prefix) {
-		prefix = items;
-		items = NULL;
-		key = "items";
-	}
-	if (prefix && !json_is_array(prefix))
-		return schema_bad(s, at, RC_INVALID, key, "must be an array of schemas");
-	rule = mem_grow(NULL, json_array_size(prefix) + 1, sizeof *rule);
-	json_array_foreach(prefix, i, one)
-		rule[i] = schema_want_at(s, at, one, SCHEMA_VALUE, key, i);
-	a.prefix = rule;
-	a.n_prefix = json_array_size(prefix);
-	if (items) {
-		rest = schema_want(s, at, items, SCHEMA_VALUE, "items", NULL);
-		a.rest = &rest;
-	} else if (!prefix) {
-		rest = schema_any(s, SCHEMA_VALUE);
-		a.rest = &rest;
-	}
-	*ret_node = grammar_call(s->g, jrule_array(s->g, s->j, &a), GRAMMAR_END);
-	free(rule);
 	return 0;
 }

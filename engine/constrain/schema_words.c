@@ -45,10 +45,10 @@ static const struct schema_word {
 	{ "else", SCHEMA_W_REFUSED, 0 },
 	{ "$dynamicRef", SCHEMA_W_REFUSED, 0 },
 	{ "$recursiveRef", SCHEMA_W_REFUSED, 0 },
-	{ "patternProperties", SCHEMA_W_REFUSED, 0 },
-	{ "propertyNames", SCHEMA_W_REFUSED, 0 },
-	{ "minProperties", SCHEMA_W_REFUSED, 0 },
-	{ "maxProperties", SCHEMA_W_REFUSED, 0 },
+	{ "patternProperties", SCHEMA_W_KEY, SCHEMA_OBJECT },
+	{ "propertyNames", SCHEMA_W_KEY, SCHEMA_OBJECT },
+	{ "minProperties", SCHEMA_W_KEY, SCHEMA_OBJECT },
+	{ "maxProperties", SCHEMA_W_KEY, SCHEMA_OBJECT },
 	{ "dependentRequired", SCHEMA_W_REFUSED, 0 },
 	{ "dependentSchemas", SCHEMA_W_REFUSED, 0 },
 	{ "dependencies", SCHEMA_W_REFUSED, 0 },
@@ -58,8 +58,8 @@ static const struct schema_word {
 	{ "contains", SCHEMA_W_REFUSED, 0 },
 	{ "minContains", SCHEMA_W_REFUSED, 0 },
 	{ "maxContains", SCHEMA_W_REFUSED, 0 },
-	{ "uniqueItems", SCHEMA_W_REFUSED, 0 },
-	{ "multipleOf", SCHEMA_W_REFUSED, 0 },
+	{ "uniqueItems", SCHEMA_W_KEY, SCHEMA_ARRAY },
+	{ "multipleOf", SCHEMA_W_KEY, SCHEMA_NUMBER },
 };
 
 static const struct schema_type_name {
@@ -85,12 +85,6 @@ bool schema_words_is_note(const char *key)
 	return !schema_word(key);
 }
 
-/* false where it is the default says nothing. */
-static bool schema_word_idle(const char *key, const json_t *value)
-{
-	return strcmp(key, "uniqueItems") == 0 && json_is_false(value);
-}
-
 int schema_words_check(struct schema *s, int at)
 {
 	const struct schema_word *w;
@@ -99,7 +93,7 @@ int schema_words_check(struct schema *s, int at)
 
 	json_object_foreach(s->item[at].schema, key, value) {
 		w = schema_word(key);
-		if (w && w->kind == SCHEMA_W_REFUSED && !s->src->lenient && !schema_word_idle(key, value))
+		if (w && w->kind == SCHEMA_W_REFUSED && !s->src->lenient)
 			return schema_bad(s, at, RC_UNSUPPORTED, key, "not supported");
 	}
 	return 0;
@@ -133,15 +127,15 @@ static unsigned schema_types_meant(const json_t *schema)
 	return types ? types : SCHEMA_ALL_TYPES & ~(unsigned)SCHEMA_INTEGER;
 }
 
-int schema_words_types(struct schema *s, int at, unsigned *ret_types)
+int schema_words_types(struct schema *s, int at, json_t *schema, unsigned *ret_types)
 {
-	json_t *type = json_object_get(s->item[at].schema, "type"), *one;
+	json_t *type = json_object_get(schema, "type"), *one;
 	unsigned types = 0;
 	size_t i;
 	int rc;
 
 	if (!type) {
-		*ret_types = schema_types_meant(s->item[at].schema);
+		*ret_types = schema_types_meant(schema);
 		return 0;
 	}
 	if (!json_is_array(type)) {

@@ -26,8 +26,9 @@ enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE, EVAL_UNAVAILABLE = 69, EVAL_T
 	OPT(out, "FILE", "results, .safetensors") \
 	OPT(profile, "NAME", "native (default) or exact numerics") \
 	OPT(set, "P=V", "one numerics parameter; may be repeated") \
+	OPT(device, "NAME", "what computes: cpu (default), cuda or cuda:N") \
 	OPT(plugin, "FILE", "load kernels, for --kernels to name; may be repeated") \
-	OPT(kernels, "SLOT", "FAMILY[.PHASE]=PLUGIN or all=PLUGIN; may be repeated, later ones win") \
+	OPT(kernels, "SLOT", "FAMILY|OP[.PHASE]=PLUGIN or all=PLUGIN; may be repeated, later ones win") \
 	OPT(chunk, "N", "tokens per step (default 512); 1 runs the decode kernels") \
 	OPT(threads, "N", "threads (default: one per CPU)") \
 	OPT(top_only, "", "only the logits: no layers, no MTP") \
@@ -49,7 +50,7 @@ enum eval_opt {
 };
 
 struct eval_args {
-	const char *model, *in, *out;
+	const char *model, *in, *out, *device;
 	const char *set[EVAL_MAX_SETS], *plugin[EVAL_MAX_SETS], *kernels[EVAL_MAX_SETS];
 	int n_set, n_plugin, n_kernels, chunk, threads;
 	enum numerics_profile profile;
@@ -156,6 +157,7 @@ static int eval_option(struct eval_args *a, enum eval_opt opt, const char *arg)
 	case EVAL_OPT_out: a->out = arg; return 0;
 	case EVAL_OPT_profile: return eval_profile(arg, &a->profile);
 	case EVAL_OPT_set: return eval_append("set", a->set, &a->n_set, arg);
+	case EVAL_OPT_device: a->device = arg; return 0;
 	case EVAL_OPT_plugin: return eval_append("plugin", a->plugin, &a->n_plugin, arg);
 	case EVAL_OPT_kernels: return eval_append("kernels", a->kernels, &a->n_kernels, arg);
 	case EVAL_OPT_chunk: return eval_number("chunk", arg, 1, 1 << 20, &a->chunk);
@@ -267,6 +269,7 @@ static int eval_with_kernels(const struct eval_args *a, struct eval_options *o, 
 
 	if (rc < 0)
 		return eval_fail(EVAL_TEMPORARY, rc, "threads: ", why);
+	pool_hot(o->pool, POOL_PIN_NODE);
 	rc = eval_run(o, in, &out, why);
 	if (rc < 0)
 		status = eval_fail(rc == RC_INVALID ? EVAL_USAGE : EVAL_UNAVAILABLE, rc, "", why);
@@ -282,7 +285,7 @@ static int eval_with_model(const struct eval_args *a, struct model *m, const str
 	struct buf *why)
 {
 	struct eval_options o = { .model = m, .chunk = a->chunk, .top_only = a->top_only };
-	struct eval_plugins plugins = { 0 };
+	struct eval_plugins plugins = { .device = m->layout.device };
 	struct kset *ks = NULL;
 	int rc, status = eval_numerics(a, m->config, &o.numerics, why);
 
@@ -307,6 +310,7 @@ static bool eval_same_file(const char *a, const char *b)
 static int eval_main_run(const struct eval_args *a, struct buf *why)
 {
 	struct tensorfile in = { 0 };
+	struct device *d = NULL;
 	struct model *m = NULL;
 	int status, rc;
 
@@ -315,9 +319,12 @@ static int eval_main_run(const struct eval_args *a, struct buf *why)
 	rc = tensorfile_read(a->in, &in, why);
 	if (rc < 0)
 		return eval_fail(EVAL_USAGE, rc, "", why);
-	rc = model_open(a->model, &m, why);
+	rc = device_open(a->device, &d, why);
+	rc = rc ? rc : model_open(a->model, &m, why);
+	rc = rc ? rc : model_place(m, d, why);
 	status = rc < 0 ? eval_fail(EVAL_UNAVAILABLE, rc, "", why) : eval_with_model(a, m, &in, why);
 	model_free(&m);
+	device_close(&d);
 	tensorfile_fini(&in);
 	return status;
 }
@@ -350,7 +357,7 @@ static int eval_main_diff(const struct eval_args *a, const char *file_a, const c
 
 int main(int argc, char **argv)
 {
-	struct eval_args a = { .chunk = EVAL_CHUNK, .limits = { -1, -1, 1e-3, 1, 1e-4, NULL } };
+	struct eval_args a = { .device = "cpu", .chunk = EVAL_CHUNK, .limits = { -1, -1, 1e-3, 1, 1e-4, NULL } };
 	struct buf why = { 0 };
 	int status = eval_parse(&a, argc, argv);
 

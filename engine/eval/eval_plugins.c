@@ -55,7 +55,8 @@ static int eval_plugins_map(struct eval_plugins *p, const struct plugin_file *pf
 {
 	struct plugin_map *m = NULL;
 	char *copy;
-	int rc = plugin_facts_fit(&pf->facts, why);
+	struct device *d = p->device ? p->device : device_cpu();
+	int rc = plugin_facts_fit(&pf->facts, d, why);
 
 	if (rc == 0 && (p->n == EVAL_PLUGINS_MAX || eval_plugins_find(p, pf->facts.name) ||
 			!strcmp(pf->facts.name, "ref")))
@@ -67,6 +68,8 @@ static int eval_plugins_map(struct eval_plugins *p, const struct plugin_file *pf
 		rc = plugin_file_copy(pf, p->dir, &copy, why);
 	if (rc == 0)
 		rc = plugin_map_new(copy, pf, NULL, &m, why);
+	if (rc == 0)
+		plugin_map_on(m, d);
 	if (rc == 0)
 		rc = plugin_map_open(m, why);
 	if (rc == 0)

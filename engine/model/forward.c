@@ -21,9 +21,18 @@ struct forward *forward_new(const struct model *m, struct pool *p)
 
 	f->m = m;
 	f->pool = p;
+	f->device = m->layout.device;
+	f->gpu = device_is_gpu(f->device);
 	f->running = pool_running(p);
 	f->max_scores = FORWARD_MAX_SCORES;
 	return f;
+}
+
+void forward_keep_experts(struct forward *f, int most)
+{
+	must(!f->queue && !f->slots);
+	if (f->gpu)
+		f->slots = expert_slots_new(f->m, most);
 }
 
 static void **forward_slot(struct forward *f, enum forward_buf_id id)
@@ -40,6 +49,23 @@ static void **forward_slot(struct forward *f, enum forward_buf_id id)
 	return NULL;
 }
 
+/* What describes the step is the host's, wherever its numbers are. */
+static struct device *forward_place(const struct forward *f, enum forward_buf_id id)
+{
+	return id == FORWARD_B_part || id == FORWARD_B_seq || id == FORWARD_B_cut ? device_cpu() : f->device;
+}
+
+void forward_release(struct forward *f)
+{
+	for (int i = 0; i < FORWARD_N_BUF; i++) {
+		void **p = forward_slot(f, (enum forward_buf_id)i);
+
+		device_free(forward_place(f, (enum forward_buf_id)i), *p);
+		*p = NULL;
+		f->cap[i] = 0;
+	}
+}
+
 void forward_free(struct forward **pf)
 {
 	struct forward *f = *pf;
@@ -47,8 +73,9 @@ void forward_free(struct forward **pf)
 	*pf = NULL;
 	if (!f)
 		return;
-	for (int i = 0; i < FORWARD_N_BUF; i++)
-		free(*forward_slot(f, (enum forward_buf_id)i));
+	queue_free(&f->queue);
+	expert_slots_free(&f->slots);
+	forward_release(f);
 	free(f);
 }
 
@@ -70,13 +97,31 @@ int forward_grow(struct forward *f, enum forward_buf_id id, size_t n, size_t siz
 		return buf_why(f->why, -ENOMEM, "a work buffer of a step of %d tokens overflows", f->n_tok);
 	if (*p && bytes <= f->cap[id])
 		return 0;
-	free(*p);
+	if (forward_place(f, id) == f->device)
+		queue_discard(f->queue, *p);
+	else
+		free(*p);
 	f->cap[id] = 0;
-	*p = mem_try(bytes, 1);
+	*p = device_alloc(forward_place(f, id), bytes, 1);
 	if (!*p)
 		return buf_why(f->why, -ENOMEM, "no memory for a step of %d tokens (%zu bytes)", f->n_tok,
 			bytes);
 	f->cap[id] = bytes;
+	return 0;
+}
+
+/* Cosines and sines of each token's position, as the table has them. */
+static int forward_fill_rope(struct forward *f, const struct rope_table *t, float *cs)
+{
+	int64_t dim = f->m->config->rope_dim;
+	size_t bytes = (size_t)f->n_tok * (size_t)dim * sizeof *cs;
+	float *staged = queue_stage(f->queue, cs, bytes);
+
+	if (!staged)
+		return buf_why(f->why, -ENOMEM, "no memory to stage a step");
+	for (int i = 0; i < f->n_part; i++)
+		rope_table_fill(t, f->part[i].pos0, 1, f->part[i].n, staged + f->part[i].tok0 * dim);
+	queue_put(f->queue, cs, staged, bytes);
 	return 0;
 }
 
@@ -97,14 +142,11 @@ int forward_prepare(struct forward *f)
 		rc = forward_grow(f, FORWARD_B_seq, (size_t)f->n_part, sizeof *f->seq);
 	if (rc == 0)
 		rc = forward_grow(f, FORWARD_B_cut, (size_t)f->n_part, sizeof *f->cut);
-	for (int i = 0; i < f->n_part && rc == 0; i++) {
-		const struct forward_part *p = &f->part[i];
-		int64_t at = (int64_t)p->tok0 * d->rope_dim;
-
-		rope_table_fill(&f->m->rope_window, p->pos0, 1, p->n, f->cs_window + at);
-		rope_table_fill(&f->m->rope_compress, p->pos0, 1, p->n, f->cs_compress + at);
-	}
-	return rc;
+	if (rc == 0 && f->gpu)
+		rc = forward_grow(f, FORWARD_B_logits, (size_t)f->n_want * (size_t)d->vocab_size, sizeof *f->logits);
+	if (rc == 0)
+		rc = forward_fill_rope(f, &f->m->rope_window, f->cs_window);
+	return rc < 0 ? rc : forward_fill_rope(f, &f->m->rope_compress, f->cs_compress);
 }
 
 /* ---- embedding, layers, head ---- */
@@ -141,17 +183,23 @@ void forward_embed(struct forward *f, int32_t token, float *row)
 }
 
 /* Every stream starts as the token's embedding. */
-static void forward_start_streams(struct forward *f)
+static int forward_start_streams(struct forward *f, const int32_t *token)
 {
 	size_t hc = (size_t)f->m->config->hc_mult, dim = (size_t)f->m->config->hidden_size;
+	size_t bytes = (size_t)f->n_tok * hc * dim * sizeof *f->streams;
+	float *staged = queue_stage(f->queue, f->streams, bytes);
 
+	if (!staged)
+		return buf_why(f->why, -ENOMEM, "no memory to stage a step");
 	for (size_t t = 0; t < (size_t)f->n_tok; t++) {
-		float *row = f->streams + t * hc * dim;
+		float *row = staged + t * hc * dim;
 
-		forward_embed(f, f->token[t], row);
+		forward_embed(f, token[t], row);
 		for (size_t j = 1; j < hc; j++)
 			memcpy(row + j * dim, row, dim * sizeof *row);
 	}
+	queue_put(f->queue, f->streams, staged, bytes);
+	return 0;
 }
 
 /* Mixes the streams into f->x, normed; f->post and f->comb wait for the way back. */
@@ -205,8 +253,11 @@ int forward_block(struct forward *f, const struct weights_layer *w)
 		rc = forward_experts(f, w);
 	if (rc == 0)
 		rc = forward_write_streams(f);
-	if (rc == 0 && f->tap && f->tap->streams)
-		f->tap->streams(f->tap->arg, f->layer, f->n_tok, f->streams);
+	if (rc == 0 && f->tap && f->tap->streams) {
+		rc = forward_look(f);
+		if (rc == 0)
+			f->tap->streams(f->tap->arg, f->layer, f->n_tok, f->streams);
+	}
 	return rc;
 }
 
@@ -219,7 +270,7 @@ static void forward_gather_last(struct forward *f)
 		const struct forward_part *p = &f->part[i];
 		size_t n = (size_t)p->n_logits * row;
 
-		memcpy(to, f->streams + (size_t)(p->tok0 + p->n - p->n_logits) * row, n * sizeof *to);
+		queue_move(f->queue, to, f->streams + (size_t)(p->tok0 + p->n - p->n_logits) * row, n * sizeof *to);
 		to += n;
 	}
 }
@@ -244,7 +295,7 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 		.w = head,
 		.x = f->y,
 		.ldx = head->cols,
-		.y = logits,
+		.y = f->gpu ? f->logits : logits,
 		.ldy = head->rows,
 	};
 	int rc;
@@ -256,7 +307,10 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 	rc = forward_hc_head(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 	if (rc == 0)
 		rc = forward_norm(f, f->y, f->n_want, d->hidden_size, norm);
-	return rc < 0 ? rc : forward_linear(f, (enum dsv4_wfmt)head->fmt, FORWARD_PLAIN, &l);
+	rc = rc < 0 ? rc : forward_linear(f, (enum dsv4_wfmt)head->fmt, FORWARD_PLAIN, &l);
+	if (rc == 0 && f->gpu)
+		f->logits_back = queue_fetch(f->queue, f->logits, (size_t)f->n_want * (size_t)head->rows * sizeof *logits);
+	return rc;
 }
 
 /* ---- a step ---- */
@@ -294,11 +348,33 @@ static int forward_plan(struct forward *f, const struct forward_batch *b)
 static int forward_reserve(struct forward *f)
 {
 	for (int i = 0; i < f->n_part; i++)
-		if (sequence_reserve(f->part[i].seq, f->part[i].n) < 0)
+		if (sequence_reserve(f->part[i].seq, f->part[i].n, f->queue) < 0)
 			return buf_why(f->why, -ENOMEM,
 				"no memory for %d more tokens of a sequence at position %lld",
 				f->part[i].n, (long long)f->part[i].pos0);
 	return 0;
+}
+
+/* The tokens' ids, where ops read them. */
+int32_t *forward_stage_tokens(struct forward *f)
+{
+	int32_t *token = queue_stage(f->queue, f->token, (size_t)f->n_tok * sizeof *token);
+
+	if (!token)
+		(void)buf_why(f->why, -ENOMEM, "no memory to stage a step");
+	return token;
+}
+
+static int forward_start(struct forward *f, const struct forward_batch *b)
+{
+	int32_t *token = forward_stage_tokens(f);
+
+	if (!token)
+		return -ENOMEM;
+	for (int i = 0; i < b->n_item; i++)
+		memcpy(token + f->part[i].tok0, b->item[i].tokens, (size_t)b->item[i].n * sizeof *token);
+	queue_put(f->queue, f->token, token, (size_t)f->n_tok * sizeof *token);
+	return forward_start_streams(f, token);
 }
 
 static int forward_layers(struct forward *f, float *logits)
@@ -306,9 +382,10 @@ static int forward_layers(struct forward *f, float *logits)
 	const struct model_weights *w = f->m->weights;
 	int rc = 0;
 
-	forward_start_streams(f);
-	for (f->layer = 0; f->layer < f->m->config->n_layers && rc == 0; f->layer++)
+	for (f->layer = 0; f->layer < f->m->config->n_layers && rc == 0; f->layer++) {
+		forward_fetch_layers(f, f->layer + 1);
 		rc = forward_block(f, &w->layer[f->layer]);
+	}
 	f->layer = -1;
 	return rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, logits);
 }
@@ -325,20 +402,22 @@ int forward_run(struct forward *f, const struct forward_batch *b, struct buf *wh
 	f->watch = b->watch;
 	f->name = b->name;
 	f->why = why;
-	rc = forward_plan(f, b);
+	forward_feel(f);
+	rc = forward_begin(f, why);
+	if (rc == 0)
+		rc = forward_plan(f, b);
 	if (rc == 0)
 		rc = forward_prepare(f);
 	if (rc == 0)
 		rc = forward_reserve(f);
-	if (rc < 0)
-		return rc;
-	for (int i = 0; i < b->n_item; i++)
-		memcpy(f->token + f->part[i].tok0, b->item[i].tokens,
-			(size_t)b->item[i].n * sizeof *f->token);
+	if (rc == 0)
+		rc = forward_start(f, b);
 	running_begin(f->running, b->name ? b->name[0] : NULL);
-	rc = forward_layers(f, b->logits);
+	if (rc == 0)
+		rc = forward_layers(f, b->logits);
+	rc = forward_end(f, rc, b->logits);
 	running_end(f->running);
 	for (int i = 0; i < b->n_item && rc == 0; i++)
-		sequence_commit(b->item[i].seq, b->item[i].n);
+		sequence_commit(b->item[i].seq, b->drafts ? 1 : b->item[i].n);
 	return rc;
 }

@@ -67,6 +67,10 @@ struct forward_watch {
 /* Whose row of an op's output that is: a name of forward_batch.name ("" without), and the token's position. Valid
  * inside before() and after(). */
 const char *forward_op_token(const struct forward_op *o, int64_t row, int64_t *ret_pos);
+/* Runs another slot's kernel with such arguments, inside before() or after(), on this pass's pool or device, and waits.
+ * What it writes lies in memory of forward_op_device(). */
+int forward_op_call(const struct forward_op *o, const struct kset_slot *slot, const void *args);
+struct device *forward_op_device(const struct forward_op *o);
 /* Sets what the argument struct says of numerics: prec, act, roundings and top-k. */
 void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct numerics *n, void *args);
 
@@ -80,16 +84,22 @@ struct forward_batch {
 	const struct forward_watch *watch; /* NULL: none */
 	const char *const *name;           /* [n_item] whose each item is, for the watch; NULL: nobody's */
 	float *logits;                     /* [sum of n_logits][vocab_size], in item order; NULL if none */
+	bool drafts;                       /* of every item all tokens but the first are drafts: see forward_run */
 };
 
 /* Both must outlive it. */
 struct forward *forward_new(const struct model *m, struct pool *p);
 void forward_free(struct forward **f);
+/* Before its first step: routed experts that lie with the host move to the GPU by use in its steps, at most so many, where
+ * there is room. Bits are the same with and without. */
+void forward_keep_experts(struct forward *f, int most);
 
-/* Runs the batch and advances every sequence by its n tokens. A sequence may stand in a batch once.
+/* Runs the batch and advances every sequence by its n tokens, by one if the others are drafts: the caller commits as
+ * many of those as turn out right (sequence_commit()) before the sequence's next step, and the others leave nothing
+ * behind: what was written for them lies beyond the position. A sequence may stand in a batch once.
  * The bits of a token's logits depend on its sequence's tokens, the kernel set and the numerics only.
  * RC_INVALID (a token id out of range), RC_CONTEXT (beyond the model's positions), -ENOMEM, RC_KERNEL (an op
- * failed; why names op, provider, layer), RC_CANCELLED (by the watch). On any error every sequence of the batch is
+ * failed; why names op, provider, layer), RC_CANCELLED (by the watch), RC_DEVICE (the GPU is lost). On any error every sequence of the batch is
  * as it was before the call and may be run again. */
 int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why);
 

@@ -4,8 +4,8 @@
 #include "engine/base/must.h"
 #include "engine/model/forward_priv.h"
 
+#include <errno.h>
 #include <math.h>
-#include <string.h>
 
 static const struct sequence_layer *forward_shape(const struct forward *f)
 {
@@ -36,7 +36,7 @@ static void forward_store(struct forward *f, enum sequence_tail tail, const floa
 	for (int i = 0; i < f->n_part; i++) {
 		const struct forward_part *p = &f->part[i];
 
-		memcpy(sequence_tail(p->seq, f->layer, tail, p->pos0), flat + (size_t)p->tok0 * width,
+		queue_move(f->queue, sequence_tail(p->seq, f->layer, tail, p->pos0), flat + (size_t)p->tok0 * width,
 			(size_t)p->n * width * sizeof *flat);
 	}
 }
@@ -89,6 +89,19 @@ struct forward_pool {
 	enum forward_role role;
 };
 
+/* Cosines and sines at the first positions of n groups. */
+static int forward_fill_pooled(struct forward *f, int64_t first, int ratio, int n)
+{
+	size_t bytes = (size_t)n * (size_t)f->m->config->rope_dim * sizeof(float);
+	float *staged = queue_stage(f->queue, f->cs_pooled, bytes);
+
+	if (!staged)
+		return buf_why(f->why, -ENOMEM, "no memory to stage a step");
+	rope_table_fill(&f->m->rope_compress, first * ratio, ratio, n, staged);
+	queue_put(f->queue, f->cs_pooled, staged, bytes);
+	return 0;
+}
+
 /* Pools the groups that this part completes and writes them to their pages. */
 static int forward_pool_part(struct forward *f, const struct forward_pool *c, const struct forward_part *p)
 {
@@ -115,11 +128,11 @@ static int forward_pool_part(struct forward *f, const struct forward_pool *c, co
 		return 0;
 	a.kv = sequence_tail(p->seq, f->layer, c->kv, from);
 	a.score = sequence_tail(p->seq, f->layer, c->score, from);
-	rope_table_fill(&f->m->rope_compress, first * y->ratio, y->ratio, a.n_out, f->cs_pooled);
 	f->at_part = (int)(p - f->part);
-	rc = forward_compress(f, DSV4_W_F32, c->role, &a);
+	rc = forward_fill_pooled(f, first, y->ratio, a.n_out);
+	rc = rc ? rc : forward_compress(f, DSV4_W_F32, c->role, &a);
 	for (int64_t e = first; e < end && rc == 0; e++)
-		memcpy(sequence_row(p->seq, f->layer, c->rows, e), f->pooled + (size_t)(e - first) * dim,
+		queue_move(f->queue, sequence_row(p->seq, f->layer, c->rows, e), f->pooled + (size_t)(e - first) * dim,
 			dim * sizeof(float));
 	return rc;
 }
@@ -221,20 +234,25 @@ static int forward_index_query(struct forward *f, const struct weights_layer *w)
 	return rc;
 }
 
-/* Fills n_vis; returns the most rows that any token sees. */
+/* Fills n_vis; returns the most rows that any token sees, or -ENOMEM. */
 static int64_t forward_count_visible(struct forward *f)
 {
 	const struct sequence_layer *y = forward_shape(f);
+	size_t bytes = (size_t)f->n_tok * sizeof *f->n_vis;
+	int32_t *n_vis = queue_stage(f->queue, f->n_vis, bytes);
 	int64_t most = 0;
 
+	if (!n_vis)
+		return buf_why(f->why, -ENOMEM, "no memory to stage a step");
 	for (int i = 0; i < f->n_part; i++)
 		for (int t = 0; t < f->part[i].n; t++) {
 			int64_t n = forward_visible(y, f->part[i].pos0 + t);
 
 			must(n <= INT32_MAX);
-			f->n_vis[f->part[i].tok0 + t] = (int32_t)n;
+			n_vis[f->part[i].tok0 + t] = (int32_t)n;
 			most = n > most ? n : most;
 		}
+	queue_put(f->queue, f->n_vis, n_vis, bytes);
 	return most;
 }
 
@@ -278,6 +296,8 @@ static int forward_topk_slice(struct forward *f, int tok0, int n_tok, int64_t ld
 	if (rc == 0)
 		rc = forward_index_topk(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 	if (rc == 0 && f->tap && f->tap->rows)
+		rc = forward_look(f);
+	if (rc == 0 && f->tap && f->tap->rows)
 		f->tap->rows(f->tap->arg, f->layer, tok0, n_tok, &a);
 	return rc;
 }
@@ -291,6 +311,8 @@ static int forward_choose_rows(struct forward *f, int64_t *ret_ldr)
 	int64_t slice = lds && f->max_scores / lds < f->n_tok ? f->max_scores / lds : f->n_tok;
 	int rc;
 
+	if (most < 0)
+		return (int)most;
 	ldr = ldr > 0 ? ldr : 1;
 	slice = slice > 0 ? slice : 1;
 	rc = forward_grow(f, FORWARD_B_rows, (size_t)f->n_tok * (size_t)ldr, sizeof *f->rows);

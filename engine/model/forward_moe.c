@@ -23,6 +23,8 @@ static int forward_choose_experts(struct forward *f, const struct weights_layer 
 	int rc = forward_moe_route(f, (enum dsv4_wfmt)w->gate.fmt, FORWARD_PLAIN, &a);
 
 	if (rc == 0 && f->tap && f->tap->experts)
+		rc = forward_look(f);
+	if (rc == 0 && f->tap && f->tap->experts)
 		f->tap->experts(f->tap->arg, f->layer, f->n_tok, a.k, a.ids, a.weight);
 	return rc;
 }
@@ -46,8 +48,12 @@ int forward_experts(struct forward *f, const struct weights_layer *w)
 		.ids = f->expert,
 		.weight = f->gate,
 		.y = f->y,
+		.packed = w->packed,
 	};
 	int rc = forward_choose_experts(f, w, output ? 1.0f : d->routed_scaling);
 
-	return rc < 0 ? rc : forward_moe_experts(f, (enum dsv4_wfmt)w->expert[0].w1.fmt, FORWARD_PLAIN, &a);
+	if (rc < 0)
+		return rc;
+	forward_fetch_experts(f, w);
+	return forward_moe_experts(f, (enum dsv4_wfmt)w->expert[0].w1.fmt, FORWARD_PLAIN, &a);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * forward_ops.c - the only place where the engine calls kernels: looks up the slot, runs it, names a failure.
+ * forward_ops.c - an op by its slot, and the name of a failure. The kernel itself forward_call() of forward_device.c calls, which
+ * is the only place where the engine does.
  * Threads: as forward.h. Locks: none. */
 #include "engine/base/rc.h"
 #include "engine/model/forward_priv.h"
@@ -8,7 +9,7 @@
 
 static int forward_failed(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, int rc)
 {
-	if (rc == RC_CANCELLED)
+	if (rc == RC_CANCELLED || rc == RC_DEVICE)
 		return rc;
 	return buf_why(f->why, rc == -ENOMEM ? rc : RC_KERNEL, "%s of %s failed in layer %d, %s: %s",
 		op_name(op), slot->provider->plugin->name, f->layer, op_phase_name(f->phase), rc_text(rc));
@@ -52,9 +53,9 @@ void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct 
 		a->size = sizeof *a; \
 		forward_set_numerics(DSV4_OP_##op_, role, f->num, a); \
 		running_op(f->running, slot, f->generation, DSV4_OP_##op_, f->phase, f->layer); \
-		if (__builtin_expect(f->watch != NULL, 0)) { \
-			rc = forward_watched(f, &(struct forward_op){ f, DSV4_OP_##op_, f->phase, wf, role, f->layer, \
-								      slot, a }); \
+		if (__builtin_expect(f->attended, 0)) { \
+			rc = forward_attended(f, &(struct forward_op){ f, DSV4_OP_##op_, f->phase, wf, role, f->layer, \
+								       slot, a }); \
 		} else { \
 			pool_scratch_reset(f->pool); \
 			rc = ((args_##_f *)slot->fn)(pool_exec(f->pool), &slot->provider->host, a); \

@@ -4,6 +4,7 @@
 #ifndef ENGINE_FORWARD_PRIV_H
 #define ENGINE_FORWARD_PRIV_H
 
+#include "engine/model/expert_slots.h"
 #include "engine/model/forward.h"
 #include "engine/model/model.h"
 
@@ -12,7 +13,7 @@
 	BUF(streams, float, d->hc_mult * d->hidden_size) \
 	BUF(x, float, d->hidden_size)                      /* a block's input */ \
 	BUF(y, float, d->hidden_size)                      /* and output */ \
-	BUF(draft, float, d->hidden_size)                  /* MTP: one stream, projected */ \
+	BUF(draft, float, d->hc_mult * d->hidden_size)     /* MTP: the streams, projected */ \
 	BUF(post, float, d->hc_mult) \
 	BUF(comb, float, d->hc_mult * d->hc_mult) \
 	BUF(qr, float, d->q_lora_rank) \
@@ -38,6 +39,7 @@
 	BUF(rows, int32_t)                                 /* [n_tok][min(top-k, most visible)] */ \
 	BUF(score, float)                                  /* [slice][most visible] */ \
 	BUF(last, float)                                   /* [wanted][hc][hidden], for the head */ \
+	BUF(logits, float)                                 /* [wanted][vocab], where the caller's memory is not the device's */ \
 	BUF(part, struct forward_part) \
 	BUF(seq, struct dsv4_seq) \
 	BUF(cut, struct dsv4_seq)
@@ -61,6 +63,10 @@ struct forward {
 	const struct model *m;
 	struct pool *pool;
 	struct running *running;       /* the pool's */
+	struct device *device;         /* the model's */
+	struct queue *queue;           /* NULL until the first step */
+	bool gpu;
+	struct expert_slots *slots;    /* or NULL */
 	size_t cap[FORWARD_N_BUF];     /* bytes */
 	int64_t max_scores;            /* index scores held at once; longer batches are scored in slices */
 #define BUF(name, type, ...) type *name;
@@ -76,10 +82,21 @@ struct forward {
 	const struct forward_watch *watch;
 	const char *const *name;       /* of the parts, or NULL */
 	struct buf *why;
+	long blocks_read;              /* of files, by this process, when the step began */
+	bool cold;                     /* some were since the step before began: weights are not all in memory */
+	int fetched;                   /* layers whose weights but the routed experts were asked for */
+	bool attended;                 /* ops take the longer way: somebody looks on, or a GPU computes */
+	const float *logits_back;      /* of a GPU, where the host reads them after the step */
 	int layer;                     /* the one that runs; n_layers is MTP, -1 the head */
 	int n_part, n_tok, n_want;     /* n_want: tokens that want logits */
 	int at_part, at_tok0;          /* what compress works on; first token of an indexer's slice */
 };
+
+/* forward_cold.c: weights that are not in memory. At the beginning of a step; before layers up to `last` run; when
+ * experts are chosen. */
+void forward_feel(struct forward *f);
+void forward_fetch_layers(struct forward *f, int last);
+void forward_fetch_experts(struct forward *f, const struct weights_layer *w);
 
 /* forward_ops.c: one caller per op. Sets the size field and what follows the step's numerics, runs the slot of the
  * step's set and phase, and turns a failure into RC_KERNEL with `why` naming op, provider and layer (-ENOMEM
@@ -94,18 +111,32 @@ int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum forward_
 /* Row-wise norm of n_row rows, in place. */
 int forward_norm(struct forward *f, float *x, int64_t n_row, int dim, const float *weight);
 
-/* forward_watch.c: runs the op with the watch told before and after. RC_CANCELLED when it says stop. */
-int forward_watched(struct forward *f, const struct forward_op *o);
+/* forward_watch.c: runs the op with the watch, if any, told before and after. RC_CANCELLED when it says stop. */
+int forward_attended(struct forward *f, const struct forward_op *o);
+
+/* forward_device.c: runs an op by whoever the slot names: a GPU's plugin on the queue, another on the pool, when what is
+ * queued has run. */
+int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, const void *args);
+/* A step begins on the queue; one that may be a graph. */
+int forward_begin(struct forward *f, struct buf *why);
+/* And ends: waits, and gives the logits, unless the step failed (rc). */
+int forward_end(struct forward *f, int rc, float *logits);
+/* The host looks at the step's memory. */
+int forward_look(struct forward *f);
 
 /* forward_attn.c, forward_moe.c: from f->x to f->y. */
 int forward_attention(struct forward *f, const struct weights_layer *w);
 int forward_experts(struct forward *f, const struct weights_layer *w);
 
-/* forward.c: makes a buffer at least n * size bytes; -ENOMEM. Contents are lost when it grows. */
+/* forward.c: frees all buffers; nothing that is queued uses them. */
+void forward_release(struct forward *f);
+/* Makes a buffer at least n * size bytes; -ENOMEM. Contents are lost when it grows. */
 int forward_grow(struct forward *f, enum forward_buf_id id, size_t n, size_t size);
 /* Buffers for the parts that are set up in f->part, n_tok and n_want. */
 int forward_prepare(struct forward *f);
 void forward_embed(struct forward *f, int32_t token, float *row);
+/* To fill with n_tok ids and put into f->token; NULL, with why, when short. */
+int32_t *forward_stage_tokens(struct forward *f);
 /* All of a layer, on f->streams. */
 int forward_block(struct forward *f, const struct weights_layer *w);
 /* hc_head, norm and the shared head for the last tokens of each part. */

@@ -6,20 +6,39 @@
 #include "engine/model/forward_priv.h"
 #include "plugins/check/op_io.h"
 
-int forward_watched(struct forward *f, const struct forward_op *o)
+int forward_attended(struct forward *f, const struct forward_op *o)
 {
-	const struct forward_watch *w = f->watch;
-	int rc;
+	static const struct forward_watch nobody;
+	const struct forward_watch *w = f->watch ? f->watch : &nobody;
+	int rc = 0;
 
 	if (w->stop && w->stop(w->arg))
 		return RC_CANCELLED;
-	if (w->before)
-		w->before(w->arg, o);
-	pool_scratch_reset(f->pool);
-	rc = op_call(o->op, o->slot->fn, pool_exec(f->pool), &o->slot->provider->host, o->args);
-	if (rc == 0 && w->after)
-		w->after(w->arg, o);
+	if (w->before) {
+		rc = forward_look(f);
+		if (rc == 0)
+			w->before(w->arg, o);
+	}
+	rc = rc ? rc : forward_call(f, o->op, o->slot, o->args);
+	if (rc == 0 && w->after) {
+		rc = forward_look(f);
+		if (rc == 0)
+			w->after(w->arg, o);
+	}
 	return rc;
+}
+
+int forward_op_call(const struct forward_op *o, const struct kset_slot *slot, const void *args)
+{
+	struct forward *f = (struct forward *)(uintptr_t)o->forward;
+	int rc = forward_call(f, o->op, slot, args);
+
+	return rc ? rc : forward_look(f);
+}
+
+struct device *forward_op_device(const struct forward_op *o)
+{
+	return o->forward->device;
 }
 
 /* ---- rows ---- */

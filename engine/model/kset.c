@@ -31,18 +31,18 @@ static bool kset_entry_ok(const struct dsv4_op_entry *e)
 	return e->size >= sizeof *e && e->op < DSV4_N_OP && e->fn && e->tag && e->phases && e->wfmts;
 }
 
-/* Fills what the entry offers of the wanted phases; returns the number of slots. */
-static int kset_put(struct kset *ks, struct provider *p, const struct dsv4_op_entry *e, int phase)
+/* Fills what the entry offers of what the overlay covers; returns the number of slots. */
+static int kset_put(struct kset *ks, const struct kset_overlay *ov, const struct dsv4_op_entry *e)
 {
 	int n = 0;
 
 	for (int ph = 0; ph < DSV4_N_PHASE; ph++) {
-		if (!(e->phases >> ph & 1) || (phase >= 0 && phase != ph))
+		if (!(e->phases >> ph & 1) || !kset_overlay_covers(ov, (enum dsv4_op)e->op, (enum dsv4_phase)ph))
 			continue;
 		for (int wf = 0; wf < DSV4_N_WFMT; wf++) {
 			if (!(e->wfmts >> wf & 1))
 				continue;
-			ks->slot[e->op][ph][wf] = (struct kset_slot){ e->fn, p, e };
+			ks->slot[e->op][ph][wf] = (struct kset_slot){ e->fn, ov->provider, e };
 			n++;
 		}
 	}
@@ -52,26 +52,29 @@ static int kset_put(struct kset *ks, struct provider *p, const struct dsv4_op_en
 static int kset_overlay(struct kset *ks, const struct kset_overlay *ov, struct buf *why)
 {
 	const struct dsv4_plugin *p = ov->provider->plugin;
-	int n = 0;
+	struct buf what = { 0 };
+	int n = 0, rc = 0;
 
 	for (uint32_t i = 0; i < p->n_op; i++) {
 		if (!kset_entry_ok(&p->op[i]))
 			return buf_why(why, RC_PLUGIN, "plugin %s: op entry %u is malformed", p->name, i);
-		if (op_family((enum dsv4_op)p->op[i].op) == ov->family)
-			n += kset_put(ks, ov->provider, &p->op[i], ov->phase);
+		n += kset_put(ks, ov, &p->op[i]);
 	}
-	if (n == 0)
-		return buf_why(why, RC_KERNEL, "plugin %s offers nothing for %s%s%s", p->name,
-			op_family_name(ov->family), ov->phase < 0 ? "" : ".",
-			ov->phase < 0 ? "" : op_phase_name((enum dsv4_phase)ov->phase));
-	return 0;
+	if (n == 0) {
+		kset_overlay_print_slots(ov, &what);
+		rc = buf_why(why, RC_KERNEL, "plugin %s offers nothing for %s", p->name, buf_str(&what));
+		buf_fini(&what);
+	}
+	return rc;
 }
 
 static void kset_base(struct kset *ks)
 {
 	for (uint32_t i = 0; i < ref_plugin.n_op; i++) {
+		enum dsv4_op op = (enum dsv4_op)ref_plugin.op[i].op;
+
 		must(kset_entry_ok(&ref_plugin.op[i]));
-		kset_put(ks, &provider_ref, &ref_plugin.op[i], -1);
+		kset_put(ks, &(struct kset_overlay){ op_family(op), -1, &provider_ref, 0 }, &ref_plugin.op[i]);
 	}
 	for (int op = 0; op < DSV4_N_OP; op++)
 		for (int ph = 0; ph < DSV4_N_PHASE; ph++)

@@ -23,11 +23,12 @@ struct kset_slot {
 	const struct dsv4_op_entry *entry; /* of provider->plugin */
 };
 
-/* "FAMILY[.PHASE]=PLUGIN", parsed. */
+/* "FAMILY[.PHASE]=PLUGIN" or "OP[.PHASE]=PLUGIN", parsed. */
 struct kset_overlay {
 	enum dsv4_family family;
 	int phase;                 /* enum dsv4_phase, or -1: both */
 	struct provider *provider;
+	uint64_t ops;              /* bits of enum dsv4_op, one of them; 0: every op of the family */
 };
 
 #define KSET_MAX_OVERLAYS 64
@@ -35,12 +36,19 @@ struct kset_overlay {
 /* Finds a provider by its plugin's name; NULL when there is none. */
 typedef struct provider *kset_find_f(void *arg, const char *name);
 
-/* Reads "FAMILY[.PHASE]=PLUGIN". RC_INVALID for the form, an unknown family or phase, RC_NOT_FOUND for an
- * unknown plugin; why names the choices. "ref" is always found; find may be NULL. */
+/* Reads "FAMILY[.PHASE]=PLUGIN" or "OP[.PHASE]=PLUGIN"; the only op of a family is the family. RC_INVALID for the form,
+ * an unknown family, op or phase, RC_NOT_FOUND for an unknown plugin; why names the choices. "ref" is always found; find
+ * may be NULL. */
 int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
 	struct buf *why);
+/* May this, of len bytes, stand before the "="? So far as the family or the op goes; "all" may, too. */
+bool kset_overlay_names(const char *name, size_t len);
+/* As it would be typed. */
+void kset_overlay_print(const struct kset_overlay *ov, struct buf *out);
+bool kset_overlay_covers(const struct kset_overlay *ov, enum dsv4_op op, enum dsv4_phase ph);
+bool kset_overlays_equal(const struct kset_overlay *a, int n_a, const struct kset_overlay *b, int n_b);
 
-/* Appends what "FAMILY[.PHASE]=PLUGIN" or "all=PLUGIN" says: all is every family that the plugin offers, and all=ref
+/* Appends what such a spec or "all=PLUGIN" says: all is every family that the plugin offers, and all=ref
  * empties the list. ov has room for KSET_MAX_OVERLAYS. Errors as above, RC_TOO_LARGE. */
 int kset_overlays_add(struct kset_overlay *ov, int *n, const char *spec, kset_find_f *find, void *arg, struct buf *why);
 /* Drops the overlays without which all of them together make the same slots; *n becomes what is left. Errors as

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * kset_overlay.c - overlays as operators write them: FAMILY[.PHASE]=PLUGIN and all=PLUGIN.
+ * kset_overlay.c - overlays as operators write them: FAMILY[.PHASE]=PLUGIN, OP[.PHASE]=PLUGIN and all=PLUGIN.
  * Threads: any. Locks: none. */
 #include "engine/base/rc.h"
 #include "engine/model/kset_priv.h"
@@ -16,13 +16,30 @@ bool kset_offers(const struct dsv4_plugin *p, enum dsv4_family f)
 	return false;
 }
 
-/* ---- one spec ---- */
+bool kset_overlay_covers(const struct kset_overlay *ov, enum dsv4_op op, enum dsv4_phase ph)
+{
+	return op_family(op) == ov->family && (!ov->ops || ov->ops >> op & 1) && (ov->phase < 0 || ov->phase == (int)ph);
+}
+
+bool kset_overlays_equal(const struct kset_overlay *a, int n_a, const struct kset_overlay *b, int n_b)
+{
+	for (int i = 0; i < n_a && n_a == n_b; i++)
+		if (a[i].family != b[i].family || a[i].phase != b[i].phase || a[i].provider != b[i].provider ||
+		    a[i].ops != b[i].ops)
+			return false;
+	return n_a == n_b;
+}
+
+/* ---- names ---- */
+
+/* What may stand before the "=": the families, then the ops. */
+#define OVERLAY_N_WORD (DSV4_N_FAMILY + DSV4_N_OP)
 
 typedef const char *overlay_name_f(int i);
 
-static const char *overlay_family(int i)
+static const char *overlay_slots(int i)
 {
-	return op_family_name((enum dsv4_family)i);
+	return i < DSV4_N_FAMILY ? op_family_name((enum dsv4_family)i) : op_name((enum dsv4_op)(i - DSV4_N_FAMILY));
 }
 
 static const char *overlay_phase(int i)
@@ -30,21 +47,88 @@ static const char *overlay_phase(int i)
 	return op_phase_name((enum dsv4_phase)i);
 }
 
+/* -1: unknown. */
+static int overlay_find(const char *text, size_t len, overlay_name_f *name, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strlen(name(i)) == len && memcmp(name(i), text, len) == 0)
+			return i;
+	return -1;
+}
+
 /* The number of the name that `text` (len bytes) is, of n. RC_INVALID, and why lists them. */
 static int overlay_word(const char *what, const char *spec, const char *text, size_t len, overlay_name_f *name, int n,
 			struct buf *why)
 {
 	struct buf list = { 0 };
-	int rc;
+	int rc = overlay_find(text, len, name, n);
 
+	if (rc >= 0)
+		return rc;
 	for (int i = 0; i < n; i++)
-		if (strlen(name(i)) == len && memcmp(name(i), text, len) == 0)
-			return i;
-	for (int i = 0; i < n; i++)
-		buf_printf(&list, "%s%s", i ? ", " : "", name(i));
+		if (overlay_find(name(i), strlen(name(i)), name, i) < 0)
+			buf_printf(&list, "%s%s", i ? ", " : "", name(i));
 	rc = buf_why(why, RC_INVALID, "\"%.96s\": unknown %s; there are: %s", spec, what, buf_str(&list));
 	buf_fini(&list);
 	return rc;
+}
+
+bool kset_overlay_names(const char *name, size_t len)
+{
+	const char *dot = memchr(name, '.', len);
+
+	len = dot ? (size_t)(dot - name) : len;
+	return overlay_find(name, len, overlay_slots, OVERLAY_N_WORD) >= 0 ||
+		(len == strlen(OVERLAY_ALL) - 1 && memcmp(name, OVERLAY_ALL, len) == 0);
+}
+
+static enum dsv4_op overlay_op(uint64_t ops)
+{
+	int op = 0;
+
+	while (!(ops >> op & 1))
+		op++;
+	return (enum dsv4_op)op;
+}
+
+void kset_overlay_print_slots(const struct kset_overlay *ov, struct buf *out)
+{
+	buf_adds(out, ov->ops ? op_name(overlay_op(ov->ops)) : op_family_name(ov->family));
+	if (ov->phase >= 0)
+		buf_printf(out, ".%s", op_phase_name((enum dsv4_phase)ov->phase));
+}
+
+void kset_overlay_print(const struct kset_overlay *ov, struct buf *out)
+{
+	kset_overlay_print_slots(ov, out);
+	buf_printf(out, "=%s", ov->provider->plugin->name);
+}
+
+/* ---- one spec ---- */
+
+static bool overlay_alone(enum dsv4_op op)
+{
+	int n = 0;
+
+	for (int other = 0; other < DSV4_N_OP; other++)
+		n += op_family((enum dsv4_op)other) == op_family(op);
+	return n == 1;
+}
+
+/* The only op of a family is the family, so that both have one name. */
+static struct kset_overlay overlay_of(int word, int phase)
+{
+	struct kset_overlay ov = { .phase = phase };
+	enum dsv4_op op;
+
+	if (word < DSV4_N_FAMILY) {
+		ov.family = (enum dsv4_family)word;
+		return ov;
+	}
+	op = (enum dsv4_op)(word - DSV4_N_FAMILY);
+	ov.family = op_family(op);
+	ov.ops = overlay_alone(op) ? 0 : (uint64_t)1 << op;
+	return ov;
 }
 
 static int overlay_provider(const char *spec, const char *name, kset_find_f *find, void *arg, struct provider **ret_p,
@@ -63,18 +147,19 @@ int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *f
 {
 	const char *eq = strchr(spec, '='), *dot = eq ? memchr(spec, '.', (size_t)(eq - spec)) : NULL;
 	const char *end = dot ? dot : eq;
-	int family, phase = -1;
+	int word, phase = -1;
 
 	if (!eq || end == spec || !eq[1])
-		return buf_why(why, RC_INVALID, "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN or all=PLUGIN", spec);
-	family = overlay_word("family", spec, spec, (size_t)(end - spec), overlay_family, DSV4_N_FAMILY, why);
-	if (family < 0)
-		return family;
+		return buf_why(why, RC_INVALID, "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN, OP[.PHASE]=PLUGIN or all=PLUGIN",
+			       spec);
+	word = overlay_word("family or op", spec, spec, (size_t)(end - spec), overlay_slots, OVERLAY_N_WORD, why);
+	if (word < 0)
+		return word;
 	if (dot)
 		phase = overlay_word("phase", spec, dot + 1, (size_t)(eq - dot - 1), overlay_phase, DSV4_N_PHASE, why);
 	if (dot && phase < 0)
 		return phase;
-	*ov = (struct kset_overlay){ (enum dsv4_family)family, phase, NULL };
+	*ov = overlay_of(word, phase);
 	return overlay_provider(spec, eq + 1, find, arg, &ov->provider, why);
 }
 
@@ -98,7 +183,7 @@ static int overlay_put_all(struct kset_overlay *ov, int *n, struct provider *p, 
 	}
 	for (int f = 0; f < DSV4_N_FAMILY && rc == 0; f++)
 		if (kset_offers(p->plugin, (enum dsv4_family)f))
-			rc = overlay_put(ov, n, (struct kset_overlay){ (enum dsv4_family)f, -1, p }, why);
+			rc = overlay_put(ov, n, (struct kset_overlay){ (enum dsv4_family)f, -1, p, 0 }, why);
 	return rc;
 }
 

@@ -15,6 +15,8 @@ bool kset_is(const struct kset *ks, const struct kset_overlay *ov, int n);
 bool kset_superfluous(const struct kset_overlay *ov, int n, int i);
 /* The name of a set whose slots are resolved. */
 void kset_name_make(const struct kset *ks, const struct kset_overlay *ov, int n, struct buf *out);
+/* The overlay as far as the "=". */
+void kset_overlay_print_slots(const struct kset_overlay *ov, struct buf *out);
 /* Does the plugin have an op of the family? */
 bool kset_offers(const struct dsv4_plugin *p, enum dsv4_family f);
 

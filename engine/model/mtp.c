@@ -11,73 +11,92 @@
 
 static int mtp_plan(struct forward *f, const struct mtp_batch *b)
 {
-	int rc;
+	int rc, skip = b->ahead ? b->ahead - 1 : 0; /* positions between the committed ones and the item's */
 
-	must(b->n_item > 0);
+	must(b->n_item > 0 && skip >= 0);
 	f->n_tok = f->n_want = 0;
 	f->n_part = b->n_item;
 	rc = forward_grow(f, FORWARD_B_part, (size_t)b->n_item, sizeof *f->part);
 	for (int i = 0; i < b->n_item && rc == 0; i++) {
 		const struct mtp_item *t = &b->item[i];
 
-		must(t->n > 0 && t->n_logits >= 0 && t->n_logits <= t->n);
+		must(t->n > 0 && t->n_logits >= 0 && t->n_logits <= t->n && (!b->ahead || t->n == 1));
 		f->part[i] = (struct forward_part){ t->seq, f->n_tok, t->n, t->n_logits,
-			sequence_mtp_pos(t->seq) };
+			sequence_mtp_pos(t->seq) + skip };
 		f->n_tok += t->n;
 		f->n_want += t->n_logits;
 		rc = forward_check_tokens(f, t->next, t->n, f->why);
-		if (rc == 0 && sequence_mtp_reserve(t->seq, t->n) < 0)
+		if (rc == 0 && sequence_mtp_reserve(t->seq, skip + t->n, f->queue) < 0)
 			rc = buf_why(f->why, -ENOMEM, "no memory for %d more tokens of the draft block",
 				t->n);
 	}
 	return rc;
 }
 
-/* f->y gets e_proj(enorm(embed(next))). */
+/* The tokens, their embeddings in f->x, and the streams they go on from, where ops read them. */
+static int mtp_start(struct forward *f, const struct mtp_batch *b)
+{
+	size_t dim = (size_t)f->m->config->hidden_size, row = (size_t)f->m->config->hc_mult * dim, n_tok = (size_t)f->n_tok;
+	int32_t *token = forward_stage_tokens(f);
+	float *x = queue_stage(f->queue, f->x, n_tok * dim * sizeof *x);
+	float *streams = queue_stage(f->queue, f->streams, n_tok * row * sizeof *streams);
+
+	if (!token || !x || !streams)
+		return buf_why(f->why, -ENOMEM, "no memory to stage a step");
+	for (int i = 0; i < b->n_item; i++) {
+		size_t tok0 = (size_t)f->part[i].tok0, n = (size_t)b->item[i].n;
+
+		memcpy(token + tok0, b->item[i].next, n * sizeof *token);
+		memcpy(streams + tok0 * row, b->item[i].streams, n * row * sizeof *streams);
+	}
+	for (size_t t = 0; t < n_tok; t++)
+		forward_embed(f, token[t], x + t * dim);
+	queue_put(f->queue, f->token, token, n_tok * sizeof *token);
+	queue_put(f->queue, f->x, x, n_tok * dim * sizeof *x);
+	queue_put(f->queue, f->streams, streams, n_tok * row * sizeof *streams);
+	return 0;
+}
+
+/* f->y gets e_proj(enorm(f->x)). */
 static int mtp_embed(struct forward *f, const struct weights_mtp *w)
 {
 	size_t dim = (size_t)f->m->config->hidden_size;
-	int rc;
-
-	for (size_t t = 0; t < (size_t)f->n_tok; t++)
-		forward_embed(f, f->token[t], f->x + t * dim);
-	rc = forward_norm(f, f->x, f->n_tok, (int)dim, w->enorm);
+	int rc = forward_norm(f, f->x, f->n_tok, (int)dim, w->enorm);
 	return rc < 0 ? rc : forward_matrix(f, &w->e_proj, FORWARD_ACT, f->x, f->y);
 }
 
-/* Stream j becomes f->y + h_proj(hnorm(stream j)). */
-static int mtp_stream(struct forward *f, const struct weights_mtp *w, size_t j)
+/* Every stream becomes f->y + h_proj(hnorm(stream)); for the ops each is a token of its own. */
+static int mtp_streams(struct forward *f, const struct weights_mtp *w)
 {
-	size_t dim = (size_t)f->m->config->hidden_size, row = dim * (size_t)f->m->config->hc_mult;
-	float *normed = f->x, *out = f->draft;
-	int rc;
+	size_t dim = (size_t)f->m->config->hidden_size, hc = (size_t)f->m->config->hc_mult;
+	struct dsv4_linear a = {
+		.n_tok = f->n_tok * f->m->config->hc_mult,
+		.n_group = 1,
+		.w = &w->h_proj,
+		.x = f->streams,
+		.ldx = w->h_proj.cols,
+		.y = f->draft,
+		.ldy = w->h_proj.rows,
+	};
+	int rc = forward_norm(f, f->streams, a.n_tok, (int)dim, w->hnorm);
 
-	for (size_t t = 0; t < (size_t)f->n_tok; t++)
-		memcpy(normed + t * dim, f->streams + t * row + j * dim, dim * sizeof *normed);
-	rc = forward_norm(f, normed, f->n_tok, (int)dim, w->hnorm);
-	if (rc == 0)
-		rc = forward_matrix(f, &w->h_proj, FORWARD_ACT, normed, out);
-	for (size_t t = 0; t < (size_t)f->n_tok && rc == 0; t++)
+	rc = rc ? rc : forward_linear(f, (enum dsv4_wfmt)w->h_proj.fmt, FORWARD_ACT, &a);
+	rc = rc ? rc : forward_look(f); /* no op adds: the host does */
+	for (size_t row = 0; row < (size_t)a.n_tok && rc == 0; row++)
 		for (size_t i = 0; i < dim; i++)
-			f->streams[t * row + j * dim + i] = f->y[t * dim + i] + out[t * dim + i];
+			f->streams[row * dim + i] = f->y[row / hc * dim + i] + f->draft[row * dim + i];
 	return rc;
 }
 
 static int mtp_layers(struct forward *f, const struct mtp_batch *b)
 {
 	const struct weights_mtp *w = f->m->weights->mtp;
-	size_t row = (size_t)f->m->config->hc_mult * (size_t)f->m->config->hidden_size;
-	int rc;
+	int rc = mtp_start(f, b);
 
-	for (int i = 0; i < b->n_item; i++) {
-		size_t tok0 = (size_t)f->part[i].tok0, n = (size_t)b->item[i].n;
-
-		memcpy(f->token + tok0, b->item[i].next, n * sizeof *f->token);
-		memcpy(f->streams + tok0 * row, b->item[i].streams, n * row * sizeof *f->streams);
-	}
-	rc = mtp_embed(f, w);
-	for (int j = 0; j < f->m->config->hc_mult && rc == 0; j++)
-		rc = mtp_stream(f, w, (size_t)j);
+	if (rc == 0)
+		rc = mtp_embed(f, w);
+	if (rc == 0)
+		rc = mtp_streams(f, w);
 	if (rc == 0)
 		rc = forward_block(f, &w->layer);
 	return rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, b->logits);
@@ -98,14 +117,17 @@ int mtp_run(struct forward *f, const struct mtp_batch *b, struct buf *why)
 	f->watch = NULL;
 	f->why = why;
 	f->layer = f->m->config->n_layers;
-	rc = mtp_plan(f, b);
+	rc = forward_begin(f, why);
+	if (rc == 0)
+		rc = mtp_plan(f, b);
 	if (rc == 0)
 		rc = forward_prepare(f);
 	running_begin(f->running, NULL);
 	if (rc == 0)
 		rc = mtp_layers(f, b);
+	rc = forward_end(f, rc, b->logits);
 	running_end(f->running);
-	for (int i = 0; i < b->n_item && rc == 0; i++)
+	for (int i = 0; i < b->n_item && rc == 0 && !b->ahead; i++)
 		sequence_mtp_commit(b->item[i].seq, b->item[i].n);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * pool.h - persistent worker threads, and the host table that ops run on.
- * Threads: one caller at a time drives a pool; its workers run slices. Lock: pool, never during a slice. */
+ * Threads: one caller at a time drives a pool; its workers run slices. Locks: none (atomics and futexes). */
 #ifndef ENGINE_POOL_H
 #define ENGINE_POOL_H
 
@@ -16,6 +16,13 @@ int pool_new(int n_threads, struct pool **ret_p);
 /* Joins the workers. */
 void pool_free(struct pool **p);
 int pool_threads(const struct pool *p);
+/* Where its threads may run: on any CPU of this process, on those of one NUMA node each, on one each. */
+enum pool_pin { POOL_PIN_NO, POOL_PIN_NODE, POOL_PIN_CPU };
+
+/* The calling thread drives this pool from now on, and the process has no busier one: between jobs its threads watch for
+ * the next a while before they sleep, and each is put where `pin` says. Nothing of this where there are more threads
+ * than CPUs that this process may use. */
+void pool_hot(struct pool *p, enum pool_pin pin);
 
 /* What ops of this pool's caller are called with; scratch memory belongs to it. */
 struct dsv4_exec *pool_exec(struct pool *p);

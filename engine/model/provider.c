@@ -65,6 +65,28 @@ void provider_init(struct provider *p, const struct dsv4_plugin *plugin, provide
 	p->host.log = provider_log;
 }
 
+/* No kernel of the CPU runs on a queue. */
+static void provider_no_loop(struct dsv4_exec *x, int64_t n, int64_t grain, dsv4_slice_f *fn, void *arg)
+{
+	(void)x, (void)n, (void)grain, (void)fn, (void)arg;
+	must(false);
+}
+
+static int provider_no_threads(struct dsv4_exec *x)
+{
+	(void)x;
+	return 1;
+}
+
+void provider_on(struct provider *p, struct device *d)
+{
+	p->device = d;
+	p->host.gpu = device_gpu(d);
+	p->host.scratch = device_scratch;
+	p->host.parallel_for = provider_no_loop;
+	p->host.n_threads = provider_no_threads;
+}
+
 int provider_open(struct provider *p, struct buf *why)
 {
 	int rc = p->plugin->open ? p->plugin->open(&p->host, &p->host.state) : 0;
@@ -85,6 +107,8 @@ int provider_close(struct provider *p, struct buf *why)
 	if (p->plugin->close)
 		p->plugin->close(&p->host);
 	p->host.state = NULL;
+	if (p->device)
+		device_unload(p->device, &p->host);
 	if (atomic_load(&p->n_alloc) == 0)
 		return 0;
 	return buf_why(why, RC_PLUGIN, "close() left %ld bytes in %ld pieces", atomic_load(&p->bytes),

@@ -6,6 +6,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/sha256.h"
+#include "engine/device/device.h"
 #include "engine/model/disproved.h"
 #include "plugins/dsv4_plugin.h"
 
@@ -21,6 +22,7 @@ struct provider {
 	struct dsv4_host host;     /* what its functions get; host.state is what open() returned */
 	bool shipped;              /* its file is one that this program was built with; set before it is shared */
 	provider_log_f *log;       /* NULL: dropped */
+	struct device *device;     /* whose GPU it computes on; NULL: the CPU */
 	atomic_int users;          /* kernel sets that hold it; kset.c counts */
 	atomic_long n_alloc, bytes; /* taken by host.alloc and not released */
 };
@@ -31,6 +33,8 @@ extern struct provider provider_ref;
 /* p is memory of the caller; the descriptor must stay mapped until provider_close() has returned and users is
  * 0. */
 void provider_init(struct provider *p, const struct dsv4_plugin *plugin, provider_log_f *log);
+/* Between the two: it computes on that GPU. */
+void provider_on(struct provider *p, struct device *d);
 /* open(). RC_PLUGIN with the plugin's -errno in why. */
 int provider_open(struct provider *p, struct buf *why);
 /* warm(); when it fails the caller closes. RC_PLUGIN. */

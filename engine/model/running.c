@@ -25,14 +25,11 @@ void running_end(struct running *r)
 	running_here(NULL);
 }
 
-struct running_view running_now(void)
+struct running_view running_look(const struct running *r)
 {
-	struct running *r = running_mine;
 	struct running_view v = { 0 };
 	uint32_t what;
 
-	if (!r)
-		return v;
 	what = atomic_load_explicit(&r->what, memory_order_relaxed);
 	v.provider = atomic_load_explicit(&r->provider, memory_order_relaxed);
 	v.request = atomic_load_explicit(&r->request, memory_order_relaxed);
@@ -41,4 +38,9 @@ struct running_view running_now(void)
 	v.phase = (enum dsv4_phase)(what >> 8 & 0xff);
 	v.layer = (int)(what >> 16) - 1;
 	return v;
+}
+
+struct running_view running_now(void)
+{
+	return running_mine ? running_look(running_mine) : (struct running_view){ 0 };
 }

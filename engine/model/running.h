@@ -16,6 +16,7 @@ struct running {
 	_Atomic uint32_t what;          /* op, phase and layer, packed */
 	_Atomic uint64_t generation;    /* of the kernel set */
 	_Atomic(const char *) request;  /* the id of the batch's first; NULL: nobody's */
+	_Atomic uint64_t kernels;       /* begun so far: stands still while one hangs */
 };
 
 /* As read back. */
@@ -39,13 +40,18 @@ static inline void running_op(struct running *r, const struct kset_slot *slot, u
 	atomic_store_explicit(&r->what, what, memory_order_relaxed);
 	atomic_store_explicit(&r->generation, generation, memory_order_relaxed);
 	atomic_store_explicit(&r->provider, slot->provider->plugin->name, memory_order_relaxed);
+	/* One writer: no need of an atomic addition. */
+	atomic_store_explicit(&r->kernels, atomic_load_explicit(&r->kernels, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 }
 
 /* A pass begins and ends; request NULL is fine and lives until the end. */
 void running_begin(struct running *r, const char *request);
 void running_end(struct running *r);
 
-/* What the calling thread's pool runs; provider NULL when that is no kernel. Async-signal-safe. */
+/* What it runs; provider NULL when that is no kernel. Async-signal-safe. */
+struct running_view running_look(const struct running *r);
+/* Of the calling thread's pool. */
 struct running_view running_now(void);
 
 #endif

@@ -41,6 +41,7 @@ void sequence_layout_init(struct sequence_layout *l, const struct model_config *
 {
 	must(c->n_layers <= MODEL_MAX_LAYERS);
 	memset(l, 0, sizeof *l);
+	l->device = device_cpu();
 	l->n_layer = c->n_layers;
 	l->window = c->window;
 	for (int i = 0; i <= c->n_layers; i++) {
@@ -106,7 +107,7 @@ void sequence_empty(struct sequence *s)
 
 		s->bytes -= (size_t)t->cap * (size_t)l->layer[i / SEQUENCE_N_TAIL].width[i % SEQUENCE_N_TAIL] *
 			    sizeof(float);
-		free(t->data);
+		device_free(l->device, t->data);
 		*t = (struct sequence_rows_tail){ 0 };
 	}
 	s->pos = s->mtp_pos = 0;
@@ -122,7 +123,7 @@ void sequence_free(struct sequence **ps)
 	sequence_empty(s);
 	free(s->tail);
 	free(s->block);
-	free(s->page);
+	device_free(s->layout->device, s->page);
 	free(s);
 }
 
@@ -139,24 +140,42 @@ size_t sequence_bytes(const struct sequence *s)
 /* ---- tails ---- */
 
 int sequence_tail_resize(struct sequence *s, struct sequence_rows_tail *t, int width, int64_t from,
-	int64_t pos, int64_t cap)
+	int64_t pos, int64_t cap, struct queue *q)
 {
 	size_t row = (size_t)width * sizeof(float);
-	float *data = mem_try((size_t)cap, row);
+	float *data = device_alloc(s->layout->device, (size_t)cap, row);
 
 	if (!data)
 		return -ENOMEM;
 	if (t->data && pos > from)
-		memcpy(data, t->data + (from - t->pos0) * width, (size_t)(pos - from) * row);
+		queue_move(q, data, t->data + (from - t->pos0) * width, (size_t)(pos - from) * row);
 	s->bytes += (size_t)cap * row;
 	s->bytes -= (size_t)t->cap * row;
-	free(t->data);
+	if (t->data)
+		queue_discard(q, t->data);
 	*t = (struct sequence_rows_tail){ data, from, cap };
 	return 0;
 }
 
+/* The rows kept move to the front; what would be moved onto itself, a GPU moves to other memory. */
+static int sequence_tail_slide(struct sequence *s, struct sequence_rows_tail *t, int width, int64_t from, int64_t pos,
+	struct queue *q)
+{
+	size_t bytes = (size_t)((pos - from) * width) * sizeof(float);
+	const float *rows = t->data + (from - t->pos0) * width;
+
+	if (!queue_is_gpu(q))
+		memmove(t->data, rows, bytes);
+	else if (from - t->pos0 >= pos - from)
+		queue_move(q, t->data, rows, bytes);
+	else
+		return sequence_tail_resize(s, t, width, from, pos, t->cap, q);
+	t->pos0 = from;
+	return 0;
+}
+
 /* Room for positions [pos, pos + n) after the rows kept. */
-static int sequence_tail_reserve(struct sequence *s, int layer, int kind, int64_t pos, int n)
+static int sequence_tail_reserve(struct sequence *s, int layer, int kind, int64_t pos, int n, struct queue *q)
 {
 	const struct sequence_layer *y = &s->layout->layer[layer];
 	struct sequence_rows_tail *t = sequence_tail_of(s, layer, kind);
@@ -169,13 +188,8 @@ static int sequence_tail_reserve(struct sequence *s, int layer, int kind, int64_
 	need = pos + n - from;
 	base = sequence_tail_base(s->layout, y, kind);
 	if (need > t->cap || (t->cap > base && t->cap / 4 > need))
-		return sequence_tail_resize(s, t, width, from, pos, need > base ? need : base);
-	if (pos + n - t->pos0 > t->cap) {
-		memmove(t->data, t->data + (from - t->pos0) * width,
-			(size_t)((pos - from) * width) * sizeof(float));
-		t->pos0 = from;
-	}
-	return 0;
+		return sequence_tail_resize(s, t, width, from, pos, need > base ? need : base, q);
+	return pos + n - t->pos0 > t->cap ? sequence_tail_slide(s, t, width, from, pos, q) : 0;
 }
 
 float *sequence_tail(struct sequence *s, int layer, enum sequence_tail kind, int64_t pos)
@@ -198,11 +212,11 @@ int sequence_grow_pages(struct sequence *s, int64_t cap)
 	int n_set = s->layout->n_layer * SEQUENCE_N_ROWS;
 	size_t entry = sizeof *s->block + (size_t)n_set * sizeof *s->page;
 	struct sequence_block **block = mem_try((size_t)cap, sizeof *block);
-	const float **page = mem_try((size_t)cap * (size_t)n_set, sizeof *page);
+	const float **page = device_alloc(s->layout->device, (size_t)cap * (size_t)n_set, sizeof *page);
 
 	if (!block || !page) {
 		free(block);
-		free(page);
+		device_free(s->layout->device, page);
 		return -ENOMEM;
 	}
 	for (int64_t i = 0; i < s->n_block; i++)
@@ -210,7 +224,7 @@ int sequence_grow_pages(struct sequence *s, int64_t cap)
 	for (int i = 0; i < n_set && s->n_block; i++)
 		memcpy(page + i * cap, s->page + i * s->cap_block, (size_t)s->n_block * sizeof *page);
 	free(s->block);
-	free(s->page);
+	device_free(s->layout->device, s->page);
 	s->bytes += (size_t)(cap - s->cap_block) * entry;
 	s->block = block;
 	s->page = page;
@@ -267,7 +281,7 @@ struct dsv4_rows sequence_rows(const struct sequence *s, int layer, enum sequenc
 
 /* ---- steps ---- */
 
-int sequence_reserve(struct sequence *s, int n)
+int sequence_reserve(struct sequence *s, int n, struct queue *q)
 {
 	int64_t blocks = (s->pos + n + SEQUENCE_BLOCK - 1) / SEQUENCE_BLOCK;
 
@@ -277,7 +291,7 @@ int sequence_reserve(struct sequence *s, int n)
 			return -ENOMEM;
 	for (int i = 0; i < s->layout->n_layer; i++)
 		for (int t = 0; t < SEQUENCE_N_TAIL; t++)
-			if (sequence_tail_reserve(s, i, t, s->pos, n) < 0)
+			if (sequence_tail_reserve(s, i, t, s->pos, n, q) < 0)
 				return -ENOMEM;
 	return 0;
 }
@@ -293,9 +307,9 @@ int64_t sequence_mtp_pos(const struct sequence *s)
 	return s->mtp_pos;
 }
 
-int sequence_mtp_reserve(struct sequence *s, int n)
+int sequence_mtp_reserve(struct sequence *s, int n, struct queue *q)
 {
-	return sequence_tail_reserve(s, s->layout->n_layer, SEQUENCE_WINDOW, s->mtp_pos, n);
+	return sequence_tail_reserve(s, s->layout->n_layer, SEQUENCE_WINDOW, s->mtp_pos, n, q);
 }
 
 void sequence_mtp_commit(struct sequence *s, int n)

@@ -8,11 +8,13 @@
  * before it where groups overlap).
  *
  * A step reserves room, writes rows beyond the committed position, and commits. Rows beyond the position are
- * free to be overwritten, so a step that fails part way leaves the sequence as it was. */
+ * free to be overwritten, so a step that fails part way leaves the sequence as it was, and so does one of which only
+ * the first tokens are committed (drafts that were wrong). */
 #ifndef ENGINE_SEQUENCE_H
 #define ENGINE_SEQUENCE_H
 
 #include "engine/checkpoint/model_config.h"
+#include "engine/device/device.h"
 #include "plugins/dsv4_plugin.h"
 
 #include <stdbool.h>
@@ -47,6 +49,7 @@ struct sequence_layer {
 
 /* Shared by all sequences of a model. The MTP block, if any, is the layer after the last. */
 struct sequence_layout {
+	struct device *device;                  /* where rows lie; the CPU until a model says otherwise */
 	int n_layer, window;
 	int64_t block_floats;                   /* one block, all layers */
 	struct sequence_layer layer[MODEL_MAX_LAYERS + 1];
@@ -66,15 +69,17 @@ int64_t sequence_pos(const struct sequence *s);
 /* Bytes held now. Any thread. */
 size_t sequence_bytes(const struct sequence *s);
 
-/* Makes room for n more tokens. -ENOMEM leaves the sequence usable as it was. */
-int sequence_reserve(struct sequence *s, int n);
+/* Makes room for n more tokens, moving what is kept by q, which has nothing queued that reads the sequence. -ENOMEM
+ * leaves the sequence usable as it was. */
+int sequence_reserve(struct sequence *s, int n, struct queue *q);
 /* The row of a tail at position pos; rows of positions kept and reserved are contiguous, the oldest first. */
 float *sequence_tail(struct sequence *s, int layer, enum sequence_tail t, int64_t pos);
 /* Compressed row number `row` for writing; only rows of reserved, uncommitted tokens. */
 float *sequence_row(struct sequence *s, int layer, enum sequence_rows k, int64_t row);
 /* The first n compressed rows, for an op. */
 struct dsv4_rows sequence_rows(const struct sequence *s, int layer, enum sequence_rows k, int64_t n);
-/* The n tokens after the position have been written by all layers. */
+/* The n tokens after the position have been written by all layers. A step may be committed in parts, up to the next
+ * sequence_reserve(). */
 void sequence_commit(struct sequence *s, int n);
 
 /* ---- sharing: what a cache keeps of a sequence ---- */
@@ -116,7 +121,7 @@ int sequence_resume(struct sequence *s, struct sequence_block *const *block, con
 
 /* The MTP block (layer n_layers) keeps its own position: it needs a position's streams and the next token. */
 int64_t sequence_mtp_pos(const struct sequence *s);
-int sequence_mtp_reserve(struct sequence *s, int n);
+int sequence_mtp_reserve(struct sequence *s, int n, struct queue *q);
 void sequence_mtp_commit(struct sequence *s, int n);
 
 #endif

@@ -19,6 +19,7 @@ struct sequence_rows_tail {
 /* Rows of 128 tokens, all layers; shared and never written again once full. */
 struct sequence_block {
 	atomic_int refs;
+	struct device *device;
 	float *data;
 };
 
@@ -28,7 +29,7 @@ struct sequence {
 	_Atomic size_t bytes;
 	struct sequence_block **block;
 	int64_t n_block, cap_block;
-	const float **page;    /* [2 * n_layer][cap_block]: what struct dsv4_rows points to */
+	const float **page;    /* [2 * n_layer][cap_block]: what struct dsv4_rows points to, where the rows lie */
 	struct sequence_rows_tail *tail; /* [n_layer + 1][SEQUENCE_N_TAIL] */
 };
 
@@ -42,9 +43,9 @@ static inline struct sequence_rows_tail *sequence_tail_of(const struct sequence 
 int64_t sequence_keep_from(const struct sequence_layout *l, const struct sequence_layer *y, int t, int64_t pos);
 /* Rows a tail holds between steps: what is kept at most, and as much again to slide in. */
 int64_t sequence_tail_base(const struct sequence_layout *l, const struct sequence_layer *y, int t);
-/* Room for cap rows from position `from` on; those before pos are kept. */
+/* Room for cap rows from position `from` on; those before pos are kept. q may be NULL for a tail without rows. */
 int sequence_tail_resize(struct sequence *s, struct sequence_rows_tail *t, int width, int64_t from, int64_t pos,
-	int64_t cap);
+	int64_t cap, struct queue *q);
 /* Grows the arrays of pointers; both or neither. */
 int sequence_grow_pages(struct sequence *s, int64_t cap);
 /* Appends the block, for which there is room; takes the reference over. */

@@ -20,13 +20,14 @@ struct sequence_state {
 
 int sequence_block_new(const struct sequence_layout *l, struct sequence_block **ret_b)
 {
-	float *data = mem_try((size_t)l->block_floats, sizeof *data);
+	float *data = device_alloc(l->device, (size_t)l->block_floats, sizeof *data);
 	struct sequence_block *b;
 
 	if (!data)
 		return -ENOMEM;
 	b = mem_new(sizeof *b);
 	b->refs = 1;
+	b->device = l->device;
 	b->data = data;
 	*ret_b = b;
 	return 0;
@@ -45,7 +46,7 @@ void sequence_block_unref(struct sequence_block **pb)
 	*pb = NULL;
 	if (!b || atomic_fetch_sub(&b->refs, 1) > 1)
 		return;
-	free(b->data);
+	device_free(b->device, b->data);
 	free(b);
 }
 
@@ -201,7 +202,7 @@ static int sequence_resume_room(struct sequence *s, int64_t edge)
 			int64_t k = sequence_state_n(l, i, t, edge);
 
 			if (k && sequence_tail_resize(s, sequence_tail_of(s, i, t), y->width[t], edge - k, edge - k,
-					 sequence_tail_base(l, y, t)) < 0)
+					 sequence_tail_base(l, y, t), NULL) < 0)
 				return -ENOMEM;
 		}
 	/* one more: the next step opens a block */

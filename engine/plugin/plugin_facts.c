@@ -2,6 +2,7 @@
  * plugin_facts.c - what a plugin's file says of itself, and whether this daemon can run that.
  * Threads: any. Locks: none. */
 #include "engine/plugin/plugin_facts.h"
+#include "engine/base/cpus.h"
 #include "engine/base/mem.h"
 
 #include <jansson.h>
@@ -36,6 +37,12 @@ static const struct plugin_facts_word plugin_facts_weights[] = {
 #undef WEIGHTS
 	{ NULL, 0 },
 };
+static const struct plugin_facts_word plugin_facts_reads[] = {
+#define READS(word) { #word, DSV4_READS_##word },
+	READS(NATIVE) READS(PACKED)
+#undef READS
+	{ NULL, 0 },
+};
 static const struct plugin_facts_word plugin_facts_numerics[] = {
 #define NUMERICS(word) { #word, DSV4_##word },
 	NUMERICS(EXACT) NUMERICS(ORDER) NUMERICS(LOSSY)
@@ -67,8 +74,10 @@ static bool plugin_facts_only(const char *s, const char *accept)
 #define PLUGIN_FACTS_LOWER "abcdefghijklmnopqrstuvwxyz"
 #define PLUGIN_FACTS_DIGIT "0123456789"
 
-static bool plugin_facts_is_name(const char *s)
+bool plugin_facts_is_name(const char *s)
 {
+	if (strlen(s) >= sizeof ((struct plugin_facts *)NULL)->name)
+		return false;
 	for (size_t i = 0; i < mem_countof(plugin_facts_reserved); i++)
 		if (!strcmp(s, plugin_facts_reserved[i]))
 			return false;
@@ -173,16 +182,20 @@ static int plugin_facts_plugin(json_t *o, struct plugin_facts *f, struct buf *wh
 
 static int plugin_facts_op(json_t *o, struct plugin_fact_op *op, struct buf *why)
 {
-	uint32_t id = 0, phases = 0, numerics = 0;
-	int rc = json_object_size(o) == 5 ? 0 : plugin_facts_bad(why, "an op", "five members are due");
+	uint32_t id = 0, phases = 0, numerics = 0, reads = DSV4_READS_NATIVE;
+	bool older = json_object_size(o) == 5; /* before `reads` */
+	int rc = older || json_object_size(o) == 6 ? 0 : plugin_facts_bad(why, "an op", "six members are due");
 
 	rc = rc ? rc : plugin_facts_pick(o, "op", plugin_facts_ops, &id, why);
 	rc = rc ? rc : plugin_facts_pick(o, "phases", plugin_facts_phases, &phases, why);
 	rc = rc ? rc : plugin_facts_pick(o, "weights", plugin_facts_weights, &op->wfmts, why);
 	rc = rc ? rc : plugin_facts_pick(o, "numerics", plugin_facts_numerics, &numerics, why);
 	rc = rc ? rc : plugin_facts_text(o, "tag", op->tag, sizeof op->tag, plugin_facts_is_tag, why);
+	if (rc == 0 && !older)
+		rc = plugin_facts_pick(o, "reads", plugin_facts_reads, &reads, why);
 	op->op = (int)id;
-	op->phases = (uint16_t)phases;
+	op->phases = (uint8_t)phases;
+	op->reads = (uint8_t)reads;
 	op->numerics = (int)numerics;
 	return rc;
 }
@@ -254,28 +267,9 @@ static bool plugin_facts_has_word(const char *list, const char *word, size_t n)
 	return false;
 }
 
-/* The first "flags" line of /proc/cpuinfo ("Features" on ARM), or NULL; the caller frees. */
-static char *plugin_facts_cpu_flags(void)
-{
-	FILE *f = fopen("/proc/cpuinfo", "re");
-	char *line = NULL;
-	size_t cap = 0;
-
-	while (f && getline(&line, &cap, f) > 0) {
-		if (strncmp(line, "flags", 5) != 0 && strncmp(line, "Features", 8) != 0)
-			continue;
-		fclose(f);
-		return line;
-	}
-	if (f)
-		fclose(f);
-	free(line);
-	return NULL;
-}
-
 static int plugin_facts_fit_cpu(const struct plugin_facts *f, struct buf *why)
 {
-	char *flags = *f->cpu ? plugin_facts_cpu_flags() : NULL, word[sizeof f->cpu];
+	char *flags = *f->cpu ? cpus_flags() : NULL, word[sizeof f->cpu];
 	int rc = 0;
 
 	for (const char *p = f->cpu; *p && !rc; p += strspn(p, " ")) {
@@ -294,8 +288,26 @@ static int plugin_facts_fit_cpu(const struct plugin_facts *f, struct buf *why)
 	return rc;
 }
 
-int plugin_facts_fit(const struct plugin_facts *f, struct buf *why)
+static int plugin_facts_fit_gpu(const struct plugin_facts *f, const struct device *d, struct buf *why)
 {
+	struct buf lacks = { 0 };
+	int rc = 0;
+
+	if (!*f->gpu || !d)
+		return 0;
+	if (!device_is_gpu(d))
+		rc = plugin_refuse(why, PLUGIN_REFUSED_gpu, "needs %s, and the device is %s (dsv4d --device cuda)", f->gpu,
+				   device_name(d));
+	else if (!device_has(d, f->gpu, &lacks))
+		rc = plugin_refuse(why, PLUGIN_REFUSED_gpu, "needs %s, which %s has not", buf_str(&lacks), device_name(d));
+	buf_fini(&lacks);
+	return rc;
+}
+
+int plugin_facts_fit(const struct plugin_facts *f, const struct device *d, struct buf *why)
+{
+	int rc;
+
 	if (f->abi_major != DSV4_ABI_MAJOR)
 		return plugin_refuse(why, PLUGIN_REFUSED_major, "built for ABI %d.%d, this is %d.%d", f->abi_major,
 				     f->abi_minor, DSV4_ABI_MAJOR, DSV4_ABI_MINOR);
@@ -305,10 +317,8 @@ int plugin_facts_fit(const struct plugin_facts *f, struct buf *why)
 	if (strcmp(f->signature, DSV4_BUILD_SIGNATURE) != 0)
 		return plugin_refuse(why, PLUGIN_REFUSED_signature, "built as '%s', this is '%s'", f->signature,
 				     DSV4_BUILD_SIGNATURE);
-	/* Kernels for GPUs need a host table that drives one. */
-	if (*f->gpu)
-		return plugin_refuse(why, PLUGIN_REFUSED_cpu, "needs %s, and no GPU is driven", f->gpu);
-	return plugin_facts_fit_cpu(f, why);
+	rc = plugin_facts_fit_gpu(f, d, why);
+	return rc ? rc : plugin_facts_fit_cpu(f, why);
 }
 
 /* ---- is the mapped descriptor that ---- */
@@ -329,6 +339,7 @@ static int plugin_facts_match_op(const struct plugin_fact_op *f, const struct ds
 	const char *field = e->size != sizeof *e ? "size" :
 			    e->op != f->op ? "op" :
 			    e->phases != f->phases ? "phases" :
+			    e->reads != f->reads ? "reads" :
 			    e->wfmts != f->wfmts ? "weights" :
 			    e->numerics != (uint32_t)f->numerics ? "numerics" :
 			    !plugin_facts_same(f->tag, e->tag) ? "tag" :

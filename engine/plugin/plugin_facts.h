@@ -4,6 +4,7 @@
 #ifndef ENGINE_PLUGIN_FACTS_H
 #define ENGINE_PLUGIN_FACTS_H
 
+#include "engine/device/device.h"
 #include "engine/plugin/plugin_refusal.h"
 #include "plugins/dsv4_plugin.h"
 
@@ -14,7 +15,7 @@
 
 struct plugin_fact_op {
 	int op, numerics;          /* enum dsv4_op, enum dsv4_numerics */
-	uint16_t phases;
+	uint8_t phases, reads;
 	uint32_t wfmts;
 	char tag[32];
 };
@@ -26,11 +27,14 @@ struct plugin_facts {
 	struct plugin_fact_op op[DSV4_PLUGIN_MAX_OPS];
 };
 
+/* Could a plugin have this name: its form, and that it stands for nothing else where kernels are named. */
+bool plugin_facts_is_name(const char *s);
 /* Reads the facts out of a file's bytes. Checks form only (dsv4_plugin.h), not whether this daemon can run it.
  * Parses hostile input (fuzzed). RC_PLUGIN no-facts. */
 int plugin_facts_read(struct plugin_facts *ret_f, const void *bytes, size_t n, struct buf *why);
-/* Can this daemon on this CPU run it: major, minor, signature, features. RC_PLUGIN. */
-int plugin_facts_fit(const struct plugin_facts *f, struct buf *why);
+/* Can this daemon on this CPU and this device run it: major, minor, signature, features. d NULL: some GPU, that is not
+ * asked what it has. RC_PLUGIN. */
+int plugin_facts_fit(const struct plugin_facts *f, const struct device *d, struct buf *why);
 /* Is a mapped descriptor what the facts say, field by field. RC_PLUGIN facts-differ. */
 int plugin_facts_match(const struct plugin_facts *f, const struct dsv4_plugin *p, struct buf *why);
 

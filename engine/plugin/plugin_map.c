@@ -71,6 +71,13 @@ int plugin_map_new(char *copy, const struct plugin_file *pf, provider_log_f *log
 	return rc;
 }
 
+void plugin_map_on(struct plugin_map *m, struct device *d)
+{
+	must(!m->opened);
+	if (*m->provider.plugin->gpu && device_is_gpu(d))
+		provider_on(&m->provider, d);
+}
+
 /* The provider's own words behind the name of the refusal. */
 static int plugin_map_refuse(struct buf *why, enum plugin_refusal r, const struct buf *text)
 {

@@ -28,14 +28,17 @@ struct generation {
 	unsigned magic;
 	atomic_int refs;
 	char *id;
-	void (*notify)(void *arg); void *arg;
+	void (*notify)(void *arg); bool (*full)(void *arg); void *arg;
 	void (*wake)(void *arg); void *wake_arg;
 	atomic_int stop;       /* why; 0: no */
-	atomic_int n_events;
-	int stop_string;       /* index; -1. The engine thread's */
+	int stop_string;       /* index; -1. The engine thread's, as is loop */
+	struct gen_loop loop;
 	struct lock lock;      /* everything below */
 	pthread_cond_t cond;   /* events came, or a notify call ended */
 	struct list events;
+	int n_events; size_t bytes; /* unread; the bytes are those of their texts and alternatives */
+	bool clogged;          /* the consumer cannot pass on what it took: `full` said so, and nothing was taken since */
+	bool paused;           /* the engine waits for the consumer: the one who reads enough wakes it */
 	struct gen_usage usage;
 	bool fresh;            /* events since the last notify */
 	bool finished;
@@ -53,6 +56,7 @@ struct generation *generation_new(const struct generation_setup *s)
 	atomic_init(&g->refs, 2);
 	g->id = mem_strdup(s->id);
 	g->notify = s->notify;
+	g->full = s->full;
 	g->arg = s->arg;
 	g->stop_string = -1;
 	g->wake = s->wake;
@@ -77,7 +81,8 @@ static void generation_drop_events(struct generation *g)
 		list_del(&n->link);
 		generation_node_free(n);
 	}
-	atomic_store(&g->n_events, 0);
+	g->n_events = 0;
+	g->bytes = 0;
 }
 
 void generation_release(struct generation **pg)
@@ -100,6 +105,11 @@ void generation_release(struct generation **pg)
 
 /* ---- putting ---- */
 
+static size_t gen_event_bytes(const struct gen_event *ev)
+{
+	return ev->len + (size_t)ev->n_top * sizeof *ev->top;
+}
+
 static void generation_put(struct generation *g, struct generation_node *n)
 {
 	lock_take(&g->lock);
@@ -108,7 +118,8 @@ static void generation_put(struct generation *g, struct generation_node *n)
 	g->fresh = true;
 	if (!g->left) {
 		list_put(&g->events, &n->link);
-		atomic_fetch_add(&g->n_events, 1);
+		g->n_events++;
+		g->bytes += gen_event_bytes(&n->ev);
 		n = NULL;
 	}
 	lock_drop(&g->lock);
@@ -146,6 +157,7 @@ static bool generation_append(struct generation *g, enum gen_event_kind kind, in
 	memcpy(n->ev.text + n->ev.len, text, len);
 	n->ev.len += len;
 	n->ev.text[n->ev.len] = 0;
+	g->bytes += len;
 	return true;
 }
 
@@ -177,13 +189,13 @@ void generation_put_tool_end(struct generation *g, int call)
 	generation_put(g, generation_node_new(GEN_EV_TOOL_END, call, NULL, 0));
 }
 
-void generation_put_logprob(struct generation *g, const struct gen_token_logprob *lp, bool reasoning,
+void generation_put_logprob(struct generation *g, const struct gen_token_logprob *lp, const struct gen_place *place,
 			    const struct gen_token_logprob *top, int n_top)
 {
 	struct generation_node *n = generation_node_new(GEN_EV_LOGPROB, 0, NULL, 0);
 
 	n->ev.lp = *lp;
-	n->ev.lp_reasoning = reasoning;
+	n->ev.lp_place = *place;
 	n->ev.n_top = n_top;
 	if (n_top) {
 		n->ev.top = mem_grow(NULL, (size_t)n_top, sizeof *top);
@@ -197,12 +209,18 @@ void generation_stop_string(struct generation *g, int index)
 	g->stop_string = index;
 }
 
+void generation_loop(struct generation *g, const struct gen_loop *l)
+{
+	g->loop = *l;
+}
+
 void generation_finish(struct generation *g, enum gen_finish finish, int rc, const char *detail)
 {
 	struct generation_node *n = generation_node_new(GEN_EV_FINISH, 0, detail, strlen(detail));
 
 	n->ev.finish = finish;
 	n->ev.stop = g->stop_string;
+	n->ev.loop = g->loop;
 	n->ev.rc = rc;
 	generation_put(g, n);
 	generation_flush(g);
@@ -212,7 +230,7 @@ void generation_finish(struct generation *g, enum gen_finish finish, int rc, con
  * go (generation_unref), and once muted no call begins. So none is running or to come when unref returns. */
 void generation_flush(struct generation *g)
 {
-	bool call;
+	bool call, clogged;
 
 	lock_take(&g->lock);
 	must(!g->notifying);
@@ -226,8 +244,10 @@ void generation_flush(struct generation *g)
 	if (!call)
 		return;
 	g->notify(g->arg);
+	clogged = g->full && g->full(g->arg);
 	lock_take(&g->lock);
 	g->notifying = false;
+	g->clogged = clogged; /* counts while something is unread, and who reads that clears it */
 	must_zero(pthread_cond_broadcast(&g->cond));
 	lock_drop(&g->lock);
 }
@@ -262,14 +282,26 @@ bool generation_left(struct generation *g)
 	return left;
 }
 
-bool generation_backlogged(const struct generation *g)
+static bool generation_too_much(const struct generation *g)
 {
-	return atomic_load(&g->n_events) >= GENERATION_MAX_BACKLOG;
+	return g->n_events >= GENERATION_MAX_BACKLOG || g->bytes >= GENERATION_MAX_BACKLOG_BYTES ||
+	       (g->clogged && g->n_events > 0);
+}
+
+bool generation_backlogged(struct generation *g)
+{
+	bool too_much;
+
+	lock_take(&g->lock);
+	too_much = g->paused = generation_too_much(g);
+	lock_drop(&g->lock);
+	return too_much;
 }
 
 /* ---- taking ---- */
 
-static bool generation_take(struct generation *g, struct gen_event *ret_ev)
+/* *ret_wake: the engine was waiting for that. */
+static bool generation_take(struct generation *g, struct gen_event *ret_ev, bool *ret_wake)
 {
 	struct generation_node *n;
 
@@ -279,35 +311,33 @@ static bool generation_take(struct generation *g, struct gen_event *ret_ev)
 	list_del(&n->link);
 	*ret_ev = n->ev;
 	free(n);
+	g->n_events--;
+	g->bytes -= gen_event_bytes(ret_ev);
+	g->clogged = false;
+	*ret_wake = g->paused && !generation_too_much(g) && g->wake;
+	g->paused = g->paused && !*ret_wake;
 	return true;
-}
-
-/* Below the limit again: the engine may have been waiting for that. */
-static void generation_taken(struct generation *g)
-{
-	if (atomic_fetch_sub(&g->n_events, 1) == GENERATION_MAX_BACKLOG && g->wake)
-		g->wake(g->wake_arg);
 }
 
 bool generation_next(struct generation *g, struct gen_event *ret_ev)
 {
-	bool got;
+	bool got, wake = false;
 
 	lock_take(&g->lock);
-	got = generation_take(g, ret_ev);
+	got = generation_take(g, ret_ev, &wake);
 	lock_drop(&g->lock);
-	if (got)
-		generation_taken(g);
+	if (wake)
+		g->wake(g->wake_arg);
 	return got;
 }
 
 int generation_wait(struct generation *g, struct gen_event *ret_ev, long timeout_ms)
 {
 	long long end = timeout_ms < 0 ? 0 : clock_ms() + timeout_ms;
-	bool got;
+	bool got, wake = false;
 
 	lock_take(&g->lock);
-	while (!(got = generation_take(g, ret_ev))) {
+	while (!(got = generation_take(g, ret_ev, &wake))) {
 		long left = timeout_ms < 0 ? -1 : (long)(end - clock_ms());
 
 		if (timeout_ms >= 0 && left <= 0)
@@ -315,10 +345,9 @@ int generation_wait(struct generation *g, struct gen_event *ret_ev, long timeout
 		lock_wait(&g->lock, &g->cond, left);
 	}
 	lock_drop(&g->lock);
-	if (!got)
-		return -ETIMEDOUT;
-	generation_taken(g);
-	return 0;
+	if (wake)
+		g->wake(g->wake_arg);
+	return got ? 0 : -ETIMEDOUT;
 }
 
 void gen_event_fini(struct gen_event *ev)

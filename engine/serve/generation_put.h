@@ -6,14 +6,16 @@
 
 #include "engine/serve/generation.h"
 
-/* A consumer that leaves so many events unread pauses its request; adjacent texts count as one event. */
-#define GENERATION_MAX_BACKLOG 4096
+/* A consumer that leaves so many events unread, or so many bytes of text and alternatives, pauses its request; adjacent
+ * texts count as one event. One whose `full` says so pauses it from the first. */
+#define GENERATION_MAX_BACKLOG 1024
+#define GENERATION_MAX_BACKLOG_BYTES 65536
 
 #define GENERATION_ID_MAX 64
 
 struct generation_setup {
 	const char *id;                          /* copied */
-	void (*notify)(void *arg); void *arg;    /* the consumer's; may be NULL */
+	void (*notify)(void *arg); bool (*full)(void *arg); void *arg; /* the consumer's; may be NULL */
 	/* Tells the engine thread that it may have to stop or go on; called by the consumer, no lock held. */
 	void (*wake)(void *arg); void *wake_arg;
 };
@@ -29,10 +31,12 @@ void generation_put_text(struct generation *g, enum gen_event_kind kind, int cal
 /* With a new id, which is `id` afterwards. */
 void generation_put_tool(struct generation *g, int call, const char *name, size_t len, char id[GENERATION_ID_MAX]);
 void generation_put_tool_end(struct generation *g, int call);
-void generation_put_logprob(struct generation *g, const struct gen_token_logprob *lp, bool reasoning,
+void generation_put_logprob(struct generation *g, const struct gen_token_logprob *lp, const struct gen_place *place,
 			    const struct gen_token_logprob *top, int n_top);
 /* That stop string ended it, which the last event will say. */
 void generation_stop_string(struct generation *g, int index);
+/* It loops, which the last event will say. */
+void generation_loop(struct generation *g, const struct gen_loop *l);
 /* The last event, once; also flushes. */
 void generation_finish(struct generation *g, enum gen_finish finish, int rc, const char *detail);
 void generation_flush(struct generation *g);
@@ -45,7 +49,7 @@ void generation_stop(struct generation *g, int why);
 int generation_stopped(const struct generation *g);
 /* Was it its own consumer that stopped it? */
 bool generation_left(struct generation *g);
-/* Has the consumer to read before more is made? */
-bool generation_backlogged(const struct generation *g);
+/* Has the consumer to read before more is made? After a yes it wakes the engine once it has. */
+bool generation_backlogged(struct generation *g);
 
 #endif

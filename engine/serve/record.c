@@ -24,6 +24,8 @@ struct record {
 	struct lock lock;         /* everything below */
 	struct record_view view;
 	struct token_ids tokens;  /* prompt, then output */
+	uint64_t *digest;         /* [n_digest], of each output token's logits */
+	int n_digest, cap_digest;
 	struct buf output, kept;
 	struct buf calls;         /* their ids, each with its NUL */
 	struct record_set *set;   /* [n_set]; names are in `name` */
@@ -46,6 +48,7 @@ static void record_count_bytes(struct record *r)
 {
 	atomic_store(&r->bytes, sizeof *r + r->messages.cap + r->prompt.cap + r->output.cap + r->calls.cap + r->kept.cap
 					+ (size_t)r->tokens.cap * sizeof *r->tokens.id
+					+ (size_t)r->cap_digest * sizeof *r->digest
 					+ (size_t)r->n_set * sizeof *r->set + r->name_bytes);
 }
 
@@ -125,6 +128,7 @@ void record_unref(struct record **pr)
 	buf_fini(&r->calls);
 	buf_fini(&r->kept);
 	token_ids_fini(&r->tokens);
+	free(r->digest);
 	for (int i = 0; i < r->n_name; i++)
 		free(r->name[i]);
 	free(r->name);
@@ -159,15 +163,26 @@ void record_repinned(struct record *r, const char *kset, uint64_t generation, ui
 	lock_drop(&r->lock);
 }
 
-void record_token(struct record *r, int32_t id, const char *bytes, size_t len, const struct gen_usage *u)
+/* Under the lock. */
+static void record_add_digest(struct record *r, uint64_t digest)
+{
+	if (r->n_digest == r->cap_digest) {
+		r->cap_digest = r->cap_digest ? 2 * r->cap_digest : 16;
+		r->digest = mem_grow(r->digest, (size_t)r->cap_digest, sizeof *r->digest);
+	}
+	r->digest[r->n_digest++] = digest;
+}
+
+void record_token(struct record *r, const struct record_token *t, const struct gen_usage *u)
 {
 	lock_take(&r->lock);
 	r->view.t_last = record_now();
 	if (r->view.t_first <= 0)
 		r->view.t_first = r->view.t_last;
 	r->view.usage = *u;
-	token_ids_add(&r->tokens, id);
-	utf8_stream_put(&r->utf8, bytes, len, &r->output);
+	token_ids_add(&r->tokens, t->id);
+	record_add_digest(r, t->digest);
+	utf8_stream_put(&r->utf8, t->bytes, t->len, &r->output);
 	record_count_bytes(r);
 	lock_drop(&r->lock);
 }
@@ -184,6 +199,13 @@ void record_calls(struct record *r, struct buf *out)
 {
 	lock_take(&r->lock);
 	buf_add(out, buf_str(&r->calls), r->calls.len);
+	lock_drop(&r->lock);
+}
+
+void record_loop(struct record *r, const struct gen_loop *l)
+{
+	lock_take(&r->lock);
+	r->view.loop = *l;
 	lock_drop(&r->lock);
 }
 
@@ -257,6 +279,19 @@ int record_tokens(struct record *r, int32_t **ret_ids, int *ret_n_prompt)
 		memcpy(*ret_ids, r->tokens.id, (size_t)n * sizeof **ret_ids);
 	lock_drop(&r->lock);
 	*ret_n_prompt = r->n_prompt;
+	return n;
+}
+
+int record_digests(struct record *r, uint64_t **ret_d)
+{
+	int n;
+
+	lock_take(&r->lock);
+	n = r->n_digest;
+	*ret_d = mem_grow(NULL, (size_t)n + 1, sizeof **ret_d);
+	if (n)
+		memcpy(*ret_d, r->digest, (size_t)n * sizeof **ret_d);
+	lock_drop(&r->lock);
 	return n;
 }
 

@@ -15,12 +15,13 @@ struct record_view {
 	char id[64], label[32];
 	enum gen_finish finish; int rc;
 	char detail[160];                  /* as told to the client, then the parser's remarks in brackets */
+	struct gen_loop loop;
 	bool thinking;
 	struct gen_usage usage;
 	struct numerics numerics;
 	struct gen_sampling sampling;      /* pointers inside are NULL */
 	int max_tokens;
-	uint64_t kset_generation, epoch;   /* of the set it runs under now, or ended under */
+	uint64_t kset_generation, epoch;   /* of the set it runs under now, or ended under; 0: of numbers of its own */
 	int reused_tokens; char miss_reason[64]; int64_t first_diff_byte; /* -1: none */
 	bool kept;                         /* what was reused was computed under other numbers: --keep-cache */
 	double t_submit, t_admit, t_first, t_last, t_end;
@@ -42,6 +43,9 @@ void record_kernels(struct record *r, struct buf *out);
 void record_prompt(struct record *r, struct buf *out);
 /* Malloc'd array, caller frees; the first *ret_n_prompt ids are the prompt. Returns the count. */
 int record_tokens(struct record *r, int32_t **ret_ids, int *ret_n_prompt);
+/* For each token of the output the digest (digest.h) of the logits from which it was taken. Malloc'd array, caller
+ * frees. Returns the count. */
+int record_digests(struct record *r, uint64_t **ret_d);
 /* As JSON; empty when there were none. */
 void record_messages(struct record *r, struct buf *out);
 /* What was generated so far, with its control tokens: whole UTF-8 characters. */

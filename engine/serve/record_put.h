@@ -30,10 +30,17 @@ void record_admitted(struct record *r);
 void record_cached(struct record *r, int reused, bool kept, const char *miss, int64_t first_diff_byte);
 /* From the next step on the request runs under another set; `prompt` tokens of the prompt are computed. */
 void record_repinned(struct record *r, const char *kset, uint64_t generation, uint64_t epoch, int prompt);
-/* One generated token: its id and bytes. */
-void record_token(struct record *r, int32_t id, const char *bytes, size_t len, const struct gen_usage *u);
+/* One generated token. */
+struct record_token {
+	int32_t id;
+	const char *bytes; size_t len;
+	uint64_t digest;                   /* of the logits that it was taken from */
+};
+void record_token(struct record *r, const struct record_token *t, const struct gen_usage *u);
 /* It makes a tool call of that id. */
 void record_call(struct record *r, const char *id);
+/* It loops. */
+void record_loop(struct record *r, const struct gen_loop *l);
 void record_finished(struct record *r, enum gen_finish finish, int rc, const char *detail);
 /* Replaces the text kept with it; takes over what is in it. */
 void record_keep(struct record *r, struct buf *text);

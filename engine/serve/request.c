@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * request.c - one request on its way through the engine: prompt in, tokens out, how it ended.
+ * request.c - one request on its way through the engine: made of a spec, admitted, fed, ended.
  * Threads: who submits makes it, then it is the engine thread's. Locks: generation, record. */
 #include "engine/serve/request.h"
 #include "engine/base/clock.h"
@@ -7,90 +7,14 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
-#include "engine/serve/known_messages.h"
-#include "engine/serve/spec_render.h"
-#include "engine/text/prompt.h"
+#include "engine/serve/request_answer.h"
+#include "engine/serve/request_input.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-/* What is made of the spec before there is a request. */
-struct request_input {
-	struct buf messages, text; /* for the record */
-	struct token_ids ids;
-};
-
-static void request_input_fini(struct request_input *in)
-{
-	buf_fini(&in->messages);
-	buf_fini(&in->text);
-	token_ids_fini(&in->ids);
-}
-
-/* ---- the prompt ---- */
-
-static int request_render(const struct request_env *env, const struct generation_spec *spec,
-			  const struct numerics *n, struct request_input *in, struct buf *why)
-{
-	struct prompt *p;
-	int rc = spec_render(spec, n, &p, why);
-
-	if (rc)
-		return rc;
-	prompt_text(p, &in->text);
-	rc = prompt_tokens(p, env->tokenizer, &in->ids, why);
-	prompt_free(&p);
-	known_messages_dump(spec->messages, &in->messages);
-	return rc;
-}
-
-static int request_take_tokens(const struct request_env *env, const struct generation_spec *spec,
-			       struct request_input *in, struct buf *why)
-{
-	int vocab = env->model->config->vocab_size, i;
-
-	for (i = 0; i < spec->n_tokens; i++) {
-		if (spec->tokens[i] < 0 || spec->tokens[i] >= vocab)
-			return buf_why(why, RC_INVALID, "prompt[%d]: token %d is outside 0 to %d", i,
-				       spec->tokens[i], vocab - 1);
-		if (token_ids_try(&in->ids, spec->tokens[i]))
-			return -ENOMEM;
-	}
-	tokenizer_decode(env->tokenizer, in->ids.id, in->ids.n, false, &in->text);
-	return 0;
-}
-
-static int request_take_text(const struct request_env *env, const struct generation_spec *spec,
-			     struct request_input *in, struct buf *why)
-{
-	int rc = tokenizer_encode(env->tokenizer, spec->text, strlen(spec->text), false, &in->ids);
-
-	if (rc)
-		return buf_why(why, rc, "prompt: %s", rc_text(rc));
-	buf_adds(&in->text, spec->text);
-	return 0;
-}
-
-static int request_read(const struct request_env *env, const struct generation_spec *spec,
-			const struct numerics *n, struct request_input *in, struct buf *why)
-{
-	int rc;
-
-	if (spec->messages)
-		rc = request_render(env, spec, n, in, why);
-	else if (spec->tokens)
-		rc = request_take_tokens(env, spec, in, why);
-	else if (spec->text)
-		rc = request_take_text(env, spec, in, why);
-	else
-		rc = buf_why(why, RC_INVALID, "messages: missing");
-	if (rc == 0 && in->ids.n == 0)
-		rc = buf_why(why, RC_INVALID, "%s: empty", spec->messages ? "messages" : "prompt");
-	return rc;
-}
 
 /* ---- limits ---- */
 
@@ -102,8 +26,11 @@ static int request_limits(struct request *r, const struct generation_spec *spec,
 	if (room <= 0)
 		return buf_why(why, RC_CONTEXT, "prompt %d exceeds context %d%s", r->n_prompt,
 			       env->max_context, room == 0 ? ": no room for an answer" : "");
-	r->max_is_context = spec->max_tokens <= 0 || spec->max_tokens > room;
-	r->max_out = r->max_is_context ? room : spec->max_tokens;
+	r->max_is_context = !spec->answer && (spec->max_tokens <= 0 || spec->max_tokens > room);
+	r->max_out = spec->answer ? spec->n_answer : r->max_is_context ? room : spec->max_tokens;
+	if (r->max_out > room)
+		return buf_why(why, RC_CONTEXT, "prompt %d and answer %d exceed context %d", r->n_prompt, r->max_out,
+			       env->max_context);
 	r->need = sequence_layout_bytes(&env->model->layout, (int64_t)r->n_prompt + r->max_out);
 	if (r->need > env->max_state)
 		return buf_why(why, RC_TOO_LARGE,
@@ -121,32 +48,6 @@ static int request_check(const struct request_env *env, const struct generation_
 }
 
 /* ---- making ---- */
-
-static void request_emit(void *arg, const struct completion_event *ev)
-{
-	struct request *r = arg;
-	char id[GENERATION_ID_MAX];
-
-	switch (ev->kind) {
-	case COMPLETION_REASONING:
-		generation_put_text(r->gen, GEN_EV_REASONING, 0, ev->text, ev->len);
-		break;
-	case COMPLETION_CONTENT:
-		generation_put_text(r->gen, GEN_EV_CONTENT, 0, ev->text, ev->len);
-		break;
-	case COMPLETION_TOOL_BEGIN:
-		generation_put_tool(r->gen, ev->call, ev->text, ev->len, id);
-		record_call(r->rec, id);
-		break;
-	case COMPLETION_TOOL_ARGS:
-		generation_put_text(r->gen, GEN_EV_TOOL_ARGS, ev->call, ev->text, ev->len);
-		break;
-	case COMPLETION_TOOL_END:
-		generation_put_tool_end(r->gen, ev->call);
-		request_must_call_ended(r);
-		break;
-	}
-}
 
 /* The prompt's last token says where the answer begins, whatever the renderer made of the request. */
 static enum completion_mode request_mode(const struct request *r, const struct generation_spec *spec)
@@ -180,7 +81,9 @@ static int request_machinery(struct request *r, const struct generation_spec *sp
 		return rc;
 	o.no_tools = spec->calls == GEN_CALLS_NONE || !request_offers_tools(spec);
 	o.tokens_only = r->must.constraint && !constraint_watches(r->must.constraint);
-	o.emit = request_emit;
+	o.sure_json = o.tokens_only;
+	o.tell = r->logprobs = set->logprobs;
+	o.emit = request_answer_emit;
 	o.arg = r;
 	rc = completion_new(&o, &r->parser, why);
 	if (rc)
@@ -189,8 +92,9 @@ static int request_machinery(struct request *r, const struct generation_spec *sp
 	if (rc)
 		return buf_why(why, rc, "no memory for the penalties' counts");
 	sampler_prompt(r->sampler, r->prompt, r->n_prompt);
-	r->ignore_eos = set->ignore_eos;
-	r->logprobs = set->logprobs;
+	r->ignore_eos = set->ignore_eos || spec->answer;
+	if (!spec->answer)
+		r->guard = loopguard_new(&spec->guard, o.mode == COMPLETION_THINKING ? GEN_PART_REASONING : GEN_PART_CONTENT);
 	return 0;
 }
 
@@ -199,8 +103,8 @@ static void request_publish(struct request *r, const struct generation_spec *spe
 			    const struct gen_sampling *set, uint64_t epoch, struct request_input *in)
 {
 	struct record_setup s = { .messages = &in->messages, .prompt = &in->text, .tokens = &in->ids };
-	struct generation_setup gs = { .notify = spec->notify, .arg = spec->arg, .wake = r->env->wake,
-				       .wake_arg = r->env->wake_arg };
+	struct generation_setup gs = { .notify = spec->notify, .full = spec->full, .arg = spec->arg,
+				       .wake = r->env->wake, .wake_arg = r->env->wake_arg };
 	struct record_view *v = &s.view;
 
 	if (spec->id)
@@ -226,7 +130,7 @@ static void request_publish(struct request *r, const struct generation_spec *spe
 static int request_build(struct request *r, const struct generation_spec *spec,
 			 const struct gen_sampling *set, struct request_input *in, struct buf *why)
 {
-	int rc = request_read(r->env, spec, &r->task.numerics, in, why);
+	int rc = request_input_read(r->env, spec, &r->task.numerics, in, why);
 
 	if (rc)
 		return rc;
@@ -253,6 +157,9 @@ int request_new(const struct request_env *env, const struct generation_spec *spe
 		return rc;
 	r = mem_new(sizeof *r);
 	r->env = env;
+	r->own = pins->own;
+	r->speculate = pins->speculate;
+	r->cache.off = spec->cache_off;
 	r->submitted_ns = clock_ns();
 	list_init(&r->live);
 	list_init(&r->task.link);
@@ -285,6 +192,9 @@ void request_free(struct request **pr)
 	sequence_free(&r->seq);
 	sampler_free(&r->sampler);
 	completion_free(&r->parser);
+	buf_fini(&r->pick.why);
+	free(r->untold);
+	loopguard_free(&r->guard);
 	request_must_fini(r);
 	kset_unpin(&r->kset);
 	record_unref(&r->rec);
@@ -322,7 +232,7 @@ int request_admit(struct request *r)
 
 const int32_t *request_tokens(const struct request *r)
 {
-	return r->task.left ? r->prompt + r->n_prompt - r->task.left : &r->next;
+	return r->task.left ? r->prompt + r->n_prompt - r->task.left : r->next;
 }
 
 void request_computed(struct request *r, int n)
@@ -331,91 +241,20 @@ void request_computed(struct request *r, int n)
 		must(n <= r->task.left);
 		r->task.left -= n;
 	} else {
-		request_cache_fed(r, r->next);
+		request_cache_fed(r, r->next[0]);
 	}
-}
-
-static void request_put_logprob(struct request *r, const struct sampler_choice *c, bool reasoning)
-{
-	struct gen_token_logprob lp = { .token = c->token, .logprob = c->logprob };
-
-	generation_put_logprob(r->gen, &lp, reasoning, c->top, c->n_top);
-}
-
-static void request_complete(struct request *r, enum completion_why cause, struct request_end *ret_end)
-{
-	struct completion_verdict v;
-
-	completion_end(r->parser, cause, &v);
-	generation_stop_string(r->gen, v.stop);
-	*ret_end = (struct request_end){ .finish = v.finish, .flags = v.flags };
-	buf_adds(&ret_end->detail, v.detail);
-}
-
-/* The token reaches the consumer: its logprob, then the text that it settles. True at a stop string. */
-static bool request_pass(struct request *r, const struct sampler_choice *c)
-{
-	const struct tokenizer *t = r->env->tokenizer;
-	struct completion_token ct = { .added = tokenizer_is_added(t, c->token),
-				       .special = tokenizer_is_special(t, c->token) };
-	bool reasoning = completion_in_reasoning(r->parser);
-
-	ct.bytes = tokenizer_bytes(t, c->token, &ct.len);
-	r->usage.reasoning_tokens += reasoning && c->token != r->env->think_end;
-	generation_set_usage(r->gen, &r->usage);
-	record_token(r->rec, c->token, ct.bytes, ct.len, &r->usage);
-	if (r->logprobs)
-		request_put_logprob(r, c, reasoning);
-	return completion_put(r->parser, &ct);
-}
-
-bool request_sample(struct request *r, struct sampler_work *w, const float *logits,
-		    struct request_end *ret_end)
-{
-	const struct model_config *config = r->env->model->config;
-	uint64_t index = (uint64_t)r->usage.completion_tokens;
-	struct sampler_choice c;
-	struct buf why = { 0 };
-	size_t len;
-	const uint64_t *allowed;
-	int rc = request_must_mask(r, &allowed, &why);
-
-	rc = rc ? rc : sampler_pick(r->sampler, w, logits, allowed, index, &c, &why);
-	if (rc) {
-		request_failed(r, rc, buf_str(&why), ret_end);
-		buf_fini(&why);
-		return true;
-	}
-	r->usage.completion_tokens++;
-	r->next = c.token;
-	request_must_take(r, c.token);
-	if (c.token == config->eos_id && !r->ignore_eos) {
-		const char *bytes = tokenizer_bytes(r->env->tokenizer, c.token, &len);
-
-		generation_set_usage(r->gen, &r->usage);
-		record_token(r->rec, c.token, bytes, len, &r->usage);
-		request_complete(r, COMPLETION_EOS, ret_end);
-		return true;
-	}
-	if (request_pass(r, &c) || r->must.enough) {
-		request_complete(r, COMPLETION_EOS, ret_end);
-		/* The block was left open by us. */
-		if (r->must.enough)
-			ret_end->flags &= ~(unsigned)COMPLETION_OPEN_BLOCK;
-		return true;
-	}
-	if (r->usage.completion_tokens < r->max_out)
-		return false;
-	request_complete(r, r->max_is_context ? COMPLETION_CONTEXT : COMPLETION_MAX_TOKENS, ret_end);
-	return true;
 }
 
 /* ---- ending ---- */
 
 void request_cancelled(struct request *r, int why, struct request_end *ret_end)
 {
-	request_complete(r, COMPLETION_CANCELLED, ret_end);
+	request_answer_end(r, COMPLETION_CANCELLED, ret_end);
 	ret_end->rc = why;
+	if (why == RC_UNREAD) {
+		buf_clear(&ret_end->detail);
+		buf_adds(&ret_end->detail, "unread");
+	}
 }
 
 void request_failed(struct request *r, int rc, const char *why, struct request_end *ret_end)

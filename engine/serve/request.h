@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * request.h - one request on its way through the engine: prompt in, tokens out, how it ended.
+ * request.h - one request on its way through the engine: made of a spec, admitted, fed, ended.
  * Threads: who submits makes it, then it is the engine thread's. Locks: generation, record. */
 #ifndef ENGINE_REQUEST_H
 #define ENGINE_REQUEST_H
@@ -7,6 +7,7 @@
 #include "engine/base/list.h"
 #include "engine/text/completion.h"
 #include "engine/serve/generation_put.h"
+#include "engine/serve/loopguard.h"
 #include "engine/model/model.h"
 #include "engine/model/numerics.h"
 #include "engine/serve/record_put.h"
@@ -14,6 +15,7 @@
 #include "engine/serve/request_must.h"
 #include "engine/serve/sampler.h"
 #include "engine/serve/scheduler.h"
+#include "engine/serve/speculate.h"
 #include "engine/text/tokenizer.h"
 
 /* What a request needs of the engine; read-only. */
@@ -33,7 +35,19 @@ struct request_env {
 struct request_pins {
 	struct kset *kset;         /* a pin to take over */
 	struct numerics numerics;
-	uint64_t epoch;
+	uint64_t epoch;            /* 0: numbers of its own, which are not those in force */
+	bool own;                  /* the spec names the set or the numerics */
+	int speculate;
+};
+
+/* The next token, picked but not yet told to anyone. */
+struct request_pick {
+	bool made;
+	int rc;                    /* of it, with why; else the rest: */
+	struct buf why;
+	uint64_t digest;           /* of the logits */
+	const uint64_t *allowed;   /* the tokens that might come, until the request's next mask; NULL: any */
+	struct sampler_choice choice;
 };
 
 struct request {
@@ -43,10 +57,12 @@ struct request {
 	struct generation *gen;    /* the engine's reference */
 	struct record *rec;
 	struct kset *kset;
+	bool own;                  /* runs under what its spec named, to its end */
 	bool repin;                /* is to go on with another set from the next step; under the engine's lock */
 	int32_t *prompt;           /* [n_prompt] */
 	int n_prompt;
-	int32_t next;              /* the token to feed when decoding */
+	int32_t next[1 + SPECULATE_MAX]; /* when decoding: the token to feed, and task.drafts of those after it */
+	int speculate;             /* drafts to feed along at most; 0: none, or none any more */
 	int max_out;
 	bool max_is_context;       /* max_out is what fits, not what was asked for */
 	bool ignore_eos, logprobs;
@@ -55,7 +71,12 @@ struct request {
 	int deadline;              /* the seconds it was */
 	struct gen_usage usage;
 	struct sampler *sampler;
+	struct request_pick pick;
 	struct completion *parser;
+	struct sampler_choice *untold; /* [n_untold] tokens of which the parser has not said what they are of */
+	int n_untold, cap_untold;
+	struct loopguard *guard;       /* NULL for an answer that was given beforehand */
+	bool looped;               /* since the engine asked last */
 	struct sequence *seq;      /* from admission on */
 	struct request_cache cache;
 	struct request_must must;
@@ -86,13 +107,9 @@ struct request_end {
 
 /* The tokens to feed next. */
 const int32_t *request_tokens(const struct request *r);
-/* n tokens were computed. */
+/* n tokens were computed; when decoding, 1. */
 void request_computed(struct request *r, int n);
-/* Samples from logits [vocab] and passes on what the token means. True when that was the last; *ret_end says
- * why. */
-bool request_sample(struct request *r, struct sampler_work *w, const float *logits,
-		    struct request_end *ret_end);
-/* The other ways to end. */
+/* The ways to end that are not the answer's own (request_answer.h). */
 void request_cancelled(struct request *r, int why, struct request_end *ret_end);
 void request_failed(struct request *r, int rc, const char *why, struct request_end *ret_end);
 /* Tells the record, drops the sequence. The consumer is told by request_tell, after the engine's books. */

@@ -23,7 +23,7 @@ void request_cache_need(struct request *r)
 	int64_t most = ((int64_t)r->n_prompt + r->max_out) / SEQUENCE_BLOCK * SEQUENCE_BLOCK;
 	size_t bytes = most > 0 ? sequence_state_bytes(l, most) : 0;
 
-	if (!r->env->cache || bytes > r->env->max_state - r->need)
+	if (!r->env->cache || r->cache.off || bytes > r->env->max_state - r->need)
 		return;
 	r->cache.edge_bytes = bytes;
 	r->need += bytes;
@@ -86,11 +86,15 @@ void request_cache_lookup(struct request *r)
 {
 	struct request_cache *c = &r->cache;
 
-	if (!r->env->cache)
+	if (c->off) {
+		c->find = (struct cache_find){ .miss = CACHE_OFF, .diff_token = -1 };
+		request_cache_tell(r);
+	}
+	if (!r->env->cache || c->off)
 		return;
 	request_cache_identity(r);
 	c->decode = cache_phases_agree(r->kset);
-	cache_lookup(r->env->cache, c->numbers, r->prompt, r->n_prompt, &c->path, &c->find);
+	(r->own ? cache_lookup_own : cache_lookup)(r->env->cache, c->numbers, r->prompt, r->n_prompt, &c->path, &c->find);
 	r->task.held = c->find.waiting;
 	c->wait_until = clock_ns() + r->env->disk_wait_ns;
 	request_cache_tell(r);

@@ -8,7 +8,8 @@
  * when the request ends well (its next turn) or is cancelled in its prefill (the next try). Blocks for which there was
  * no room are published when there is, if a state can still be saved behind them. A request that ends otherwise, or goes
  * on with other numbers, publishes no more; nor does one from whose numbers a kernel was disproved since, and one that
- * waits in the queue looks again. */
+ * waits in the queue looks again. What --keep-cache lends to the numbers in force is not for a request that brought its
+ * own, be they the same. */
 #ifndef ENGINE_REQUEST_CACHE_H
 #define ENGINE_REQUEST_CACHE_H
 
@@ -23,6 +24,7 @@ struct request_cache {
 	struct cache_find find;
 	uint8_t numbers[32];           /* under which the path is */
 	const struct disproved *disproved; /* the newest, when that was told */
+	bool off;                      /* the spec wants none */
 	bool decode;                   /* what decode steps compute may be published */
 	long long wait_until;          /* clock_ns(): so long it waits for the disk */
 	int64_t next;                  /* block to publish next */

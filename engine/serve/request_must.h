@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * request_must.h - what a request's answer must be: its constraint, and the bound on its reasoning.
+ * request_must.h - what a request's answer must be: its constraint, the bound on its reasoning, or the answer itself.
  * Threads: who submits makes it, then the engine thread. Locks: none. */
 #ifndef ENGINE_REQUEST_MUST_H
 #define ENGINE_REQUEST_MUST_H
@@ -16,6 +16,9 @@ struct request_must {
 	struct constraint *constraint; /* NULL: none */
 	int max_reasoning;             /* 0: any */
 	bool one_call;
+	int32_t *answer;               /* [n_answer] NULL: none; each is the only token allowed in its turn */
+	int n_answer;
+	uint64_t *only;                /* a bit for each token of the vocabulary: that token's */
 	bool enough;                   /* its one call is whole, and nothing will lead the answer to its end */
 };
 
@@ -26,6 +29,8 @@ void request_must_fini(struct request *r);
 
 /* The tokens that may come next; NULL: any. Errors as of constraint_mask. */
 int request_must_mask(struct request *r, const uint64_t **ret_mask, struct buf *why);
+/* Does the mask leave no choice about the text, since each of its tokens is how the same text may go on? */
+bool request_must_forced(const struct request *r, const uint64_t *mask);
 void request_must_take(struct request *r, int32_t token);
 /* A call is whole. */
 void request_must_call_ended(struct request *r);

@@ -6,6 +6,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/serve/rng.h"
+#include "engine/serve/sampler_draw.h"
 
 #include <errno.h>
 #include <math.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #define SAMPLER_MAX_BIAS 4096
+#define SAMPLER_LANES 8        /* independent chains over the vocabulary */
 
 struct sampler {
 	struct gen_sampling set;
@@ -23,13 +25,9 @@ struct sampler {
 	int32_t *count;   /* [vocab] in the output */
 };
 
-struct sampler_cand {
-	double score;     /* logit after bias and penalties, later exp of it */
-	int32_t token;
-};
-
 struct sampler_work {
 	int vocab;
+	double *score;    /* [vocab] logits after bias and penalties, later their weights */
 	struct sampler_cand *cand; /* [vocab] */
 };
 
@@ -135,9 +133,10 @@ int sampler_work_new(int vocab, struct sampler_work **ret_w)
 	struct sampler_work *w = mem_new(sizeof *w);
 
 	w->vocab = vocab;
+	w->score = mem_try((size_t)vocab, sizeof *w->score);
 	w->cand = mem_try((size_t)vocab, sizeof *w->cand);
-	if (!w->cand) {
-		free(w);
+	if (!w->score || !w->cand) {
+		sampler_work_free(&w);
 		return -ENOMEM;
 	}
 	*ret_w = w;
@@ -148,6 +147,7 @@ void sampler_work_free(struct sampler_work **w)
 {
 	if (!*w)
 		return;
+	free((*w)->score);
 	free((*w)->cand);
 	free(*w);
 	*w = NULL;
@@ -167,138 +167,89 @@ void sampler_prompt(struct sampler *s, const int32_t *id, int n)
 
 /* ---- candidates ---- */
 
-static bool sampler_above(const struct sampler_cand *a, const struct sampler_cand *b)
-{
-	return a->score > b->score || (a->score == b->score && a->token < b->token);
-}
-
-static void sampler_sift(struct sampler_cand *c, int i, int n)
-{
-	struct sampler_cand x = c[i];
-	int k;
-
-	for (; (k = 2 * i + 1) < n; i = k) {
-		if (k + 1 < n && sampler_above(&c[k + 1], &c[k]))
-			k++;
-		if (!sampler_above(&c[k], &x))
-			break;
-		c[i] = c[k];
-	}
-	c[i] = x;
-}
-
-/* Moves the best of the heap c[0, n) to c[n - 1]. */
-static void sampler_pop(struct sampler_cand *c, int n)
-{
-	struct sampler_cand best = c[0];
-
-	c[0] = c[n - 1];
-	c[n - 1] = best;
-	sampler_sift(c, 0, n - 1);
-}
-
-/* Fills cand with logits after bias and penalties, in token order. */
-static void sampler_adjust(const struct sampler *s, struct sampler_work *w, const float *logits)
+/* Fills the scores: logits after bias and penalties; those that are not allowed can no longer be the best. */
+static void sampler_adjust(const struct sampler *s, double *score, const float *logits, const uint64_t *allowed)
 {
 	const struct gen_sampling *set = &s->set;
 	double repetition = (double)set->repetition_penalty;
 	int i;
 
-	for (i = 0; i < s->vocab; i++) {
-		w->cand[i].score = (double)logits[i];
-		w->cand[i].token = i;
-	}
+	for (i = 0; i < s->vocab; i++)
+		score[i] = (double)logits[i];
 	for (i = 0; i < set->n_bias; i++)
-		w->cand[set->bias[i].token].score += (double)set->bias[i].bias;
+		score[set->bias[i].token] += (double)set->bias[i].bias;
 	for (i = 0; s->penalize && i < s->vocab; i++) {
-		double *l = &w->cand[i].score;
-
 		if (s->seen[i])
-			*l = *l > 0 ? *l / repetition : *l * repetition;
+			score[i] = score[i] > 0 ? score[i] / repetition : score[i] * repetition;
 		if (s->count[i])
-			*l -= s->count[i] * (double)set->frequency_penalty + (double)set->presence_penalty;
+			score[i] -= s->count[i] * (double)set->frequency_penalty + (double)set->presence_penalty;
 	}
+	for (i = 0; allowed && i < s->vocab; i++)
+		if (!(allowed[i / 64] >> (i % 64) & 1))
+			score[i] = -INFINITY;
 }
 
-/* Keeps the allowed candidates, in their order, and returns how many. */
-static int sampler_allow(struct sampler_cand *c, int n, const uint64_t *allowed)
+static int32_t sampler_greedy(const double *score, int n)
 {
-	int i, kept = 0;
-
-	for (i = 0; i < n; i++)
-		if (allowed[i / 64] >> (i % 64) & 1)
-			c[kept++] = c[i];
-	must(kept > 0);
-	return kept;
-}
-
-static int32_t sampler_greedy(const struct sampler_cand *c, int n)
-{
+	double max = score[0];
 	int i, best = 0;
 
 	for (i = 1; i < n; i++)
-		if (sampler_above(&c[i], &c[best]))
+		if (score[i] > max) {
+			max = score[i];
 			best = i;
-	return c[best].token;
+		}
+	return best;
 }
 
-/* Keeps the candidates that top_k, top_p and min_p leave of weights whose best is 1, and returns how many;
- * they are then c[n - kept, n), best last. Only what is kept gets sorted: the vocabulary is large and the
- * kept are few. */
-static int sampler_filter(const struct gen_sampling *set, struct sampler_cand *c, int n)
+/* The same where nothing changes the logits: most answers that are not drawn are made here. */
+static int32_t sampler_largest(const float *logits, int n)
 {
-	double total = 0, sum = 0;
-	int i, k = set->top_k > 0 && set->top_k < n ? set->top_k : n, kept;
+	float max[SAMPLER_LANES], best = logits[0];
+	int i, k;
 
-	for (i = n / 2 - 1; i >= 0; i--)
-		sampler_sift(c, i, n);
-	for (i = 0; i < k; i++) {
-		if (k < n)
-			sampler_pop(c, n - i);
-		total += c[n - 1 - i].score;
-	}
-	for (kept = 0; kept < k; kept++) {
-		if (kept && set->top_p < 1 && sum >= (double)set->top_p * total)
-			break;
-		if (k == n)
-			sampler_pop(c, n - kept);
-		if (c[n - 1 - kept].score < (double)set->min_p)
-			break;
-		sum += c[n - 1 - kept].score;
-	}
-	return kept;
+	for (k = 0; k < SAMPLER_LANES; k++)
+		max[k] = logits[0];
+	for (i = 0; i + SAMPLER_LANES <= n; i += SAMPLER_LANES)
+		for (k = 0; k < SAMPLER_LANES; k++)
+			max[k] = logits[i + k] > max[k] ? logits[i + k] : max[k];
+	for (k = 0; k < SAMPLER_LANES; k++)
+		best = max[k] > best ? max[k] : best;
+	for (; i < n; i++)
+		best = logits[i] > best ? logits[i] : best;
+	for (i = 0; logits[i] < best; i++)
+		;
+	return i;
 }
 
-static int32_t sampler_draw(const struct gen_sampling *set, struct sampler_cand *c, int n, double u)
+static int32_t sampler_take(const struct sampler *s, struct sampler_work *w, const float *logits,
+			    const uint64_t *allowed, uint64_t index)
 {
-	bool filter = set->top_k > 0 || set->top_p < 1 || set->min_p > 0;
-	double max = c[0].score, sum = 0, at = 0;
-	int i, kept;
+	const struct gen_sampling *set = &s->set;
 
-	for (i = 1; i < n; i++)
-		max = c[i].score > max ? c[i].score : max;
-	/* The maximum goes before the division, so that a tiny temperature underflows to greedy. */
-	for (i = 0; i < n; i++)
-		c[i].score = exp((c[i].score - max) / (double)set->temperature);
-	kept = filter ? sampler_filter(set, c, n) : n;
-	c += n - kept;
-	for (i = kept; i-- > 0;)
-		sum += c[i].score;
-	for (i = kept - 1; i > 0; i--) {
-		at += c[i].score;
-		if (at > u * sum)
-			break;
-	}
-	return c[i].token;
+	must(w->vocab == s->vocab);
+	if (set->temperature <= 0 && !allowed && !s->penalize && set->n_bias == 0)
+		return sampler_largest(logits, s->vocab);
+	sampler_adjust(s, w->score, logits, allowed);
+	if (set->temperature > 0)
+		return sampler_draw(set, w->score, s->vocab, w->cand, rng_uniform(set->seed, index));
+	return sampler_greedy(w->score, s->vocab);
 }
 
 /* ---- log-probabilities ---- */
 
 static int sampler_finite(const float *logits, int n, struct buf *why)
 {
-	int i;
+	float none[SAMPLER_LANES] = { 0 }, sum = 0;
+	int i, k;
 
-	for (i = 0; i < n; i++)
+	/* 0 times a number is 0; times anything else it is NaN, which stays. */
+	for (i = 0; i + SAMPLER_LANES <= n; i += SAMPLER_LANES)
+		for (k = 0; k < SAMPLER_LANES; k++)
+			none[k] += 0 * logits[i + k];
+	for (k = 0; k < SAMPLER_LANES; k++)
+		sum += none[k];
+	for (i = sum == 0 ? i : 0; i < n; i++)
 		if (!isfinite(logits[i]))
 			return buf_why(why, RC_KERNEL, "logit of token %d is %f", i, (double)logits[i]);
 	return 0;
@@ -336,22 +287,25 @@ static void sampler_logprobs(const float *logits, int n, int n_top, struct sampl
 		c->top[i].logprob = (float)((double)c->top[i].logprob - norm);
 }
 
+int sampler_draft(const struct sampler *s, struct sampler_work *w, const float *logits, uint64_t index,
+		  int32_t *ret_token)
+{
+	int rc = sampler_finite(logits, s->vocab, NULL);
+
+	if (rc == 0)
+		*ret_token = sampler_take(s, w, logits, NULL, index);
+	return rc;
+}
+
 int sampler_pick(struct sampler *s, struct sampler_work *w, const float *logits, const uint64_t *allowed,
 		 uint64_t index, struct sampler_choice *ret_c, struct buf *why)
 {
 	struct sampler_choice c = { 0 };
-	int rc = sampler_finite(logits, s->vocab, why), n = s->vocab;
+	int rc = sampler_finite(logits, s->vocab, why);
 
 	if (rc)
 		return rc;
-	must(w->vocab == s->vocab);
-	sampler_adjust(s, w, logits);
-	if (allowed)
-		n = sampler_allow(w->cand, n, allowed);
-	if (s->set.temperature > 0)
-		c.token = sampler_draw(&s->set, w->cand, n, rng_uniform(s->set.seed, index));
-	else
-		c.token = sampler_greedy(w->cand, n);
+	c.token = sampler_take(s, w, logits, allowed, index);
 	if (s->set.logprobs)
 		sampler_logprobs(logits, s->vocab, s->set.top_logprobs, &c);
 	if (s->penalize) {

@@ -44,5 +44,10 @@ void sampler_prompt(struct sampler *s, const int32_t *id, int n);
  * when one of them is not finite: a kernel or a weight is broken and no token would be better than another. */
 int sampler_pick(struct sampler *s, struct sampler_work *w, const float *logits, const uint64_t *allowed,
 		 uint64_t index, struct sampler_choice *ret_c, struct buf *why);
+/* The token that would be picked at `index` if its logits were these, which are somebody's estimate of them; nothing is
+ * counted. With temperature it is drawn by the same random number, so that good estimates lead to the same token far
+ * more often than the best one of them is drawn. RC_KERNEL as above. */
+int sampler_draft(const struct sampler *s, struct sampler_work *w, const float *logits, uint64_t index,
+		  int32_t *ret_token);
 
 #endif

@@ -141,10 +141,11 @@ static void scheduler_emit(struct scheduler *s, struct sched_task **t, int n, en
 
 /* Of the oldest max_running that are not paused, those that decode, or those that do not: paused ones that go on
  * may find their places taken. */
-static int scheduler_take(struct scheduler *s, bool decode, struct sched_task **order)
+static int scheduler_take(struct scheduler *s, bool decode, struct sched_task **order, int *ret_tokens)
 {
 	int n = 0, places = s->max_running;
 
+	*ret_tokens = 0;
 	list_each(t, &s->running, struct sched_task, link) {
 		if (t->paused)
 			continue;
@@ -152,7 +153,8 @@ static int scheduler_take(struct scheduler *s, bool decode, struct sched_task **
 			break;
 		if ((t->left == 0) != decode)
 			continue;
-		t->share = decode;
+		t->share = decode ? 1 + t->drafts : 0;
+		*ret_tokens += t->share;
 		order[n++] = t;
 	}
 	return n;
@@ -160,14 +162,14 @@ static int scheduler_take(struct scheduler *s, bool decode, struct sched_task **
 
 int scheduler_plan(struct scheduler *s)
 {
-	int n_decode, n_prefill, tokens;
+	int n_decode, n_prefill, tokens, none;
 	struct sched_task **prefill;
 
 	s->n_item = s->n_batch = 0;
-	n_decode = scheduler_take(s, true, s->order);
+	n_decode = scheduler_take(s, true, s->order, &tokens);
 	prefill = s->order + n_decode;
-	n_prefill = scheduler_take(s, false, prefill);
-	tokens = s->budget - n_decode;
+	n_prefill = scheduler_take(s, false, prefill, &none);
+	tokens = s->budget - tokens;
 	if (tokens < s->budget / SCHEDULER_PREFILL_FLOOR)
 		tokens = s->budget / SCHEDULER_PREFILL_FLOOR;
 	scheduler_share(s, prefill, n_prefill, tokens > 0 ? tokens : 1);

@@ -16,6 +16,7 @@ struct sched_task {
 	const struct kset *kset;   /* tasks that agree in kernel set and numerics share batches */
 	struct numerics numerics;
 	int left;                  /* prompt tokens not yet computed; 0: decoding, one token a step */
+	int drafts;                /* that are computed with it */
 	bool paused;               /* takes no part and no place for now */
 	bool held;                 /* not to be admitted yet; those behind it may be */
 	int share;                 /* tokens in the planned step */
@@ -50,13 +51,14 @@ void scheduler_init(struct scheduler *s, int budget, int max_running);
 void scheduler_fini(struct scheduler *s);
 
 void scheduler_put(struct scheduler *s, struct sched_task *t);
-/* The next to admit, the oldest that is not held, if there is one and a place is free; it stays where it is until scheduler_admit. */
+/* The next to admit, the oldest that is not held, if there is one and a place is free; it stays where it is until
+ * scheduler_admit. */
 struct sched_task *scheduler_next(const struct scheduler *s);
 void scheduler_admit(struct scheduler *s, struct sched_task *t);
 /* From whichever queue. */
 void scheduler_drop(struct scheduler *s, struct sched_task *t);
 
-/* Fills the plan: every decoding task gets its token; what the budget leaves is shared by the prefilling
+/* Fills the plan: every decoding task gets its token, and its drafts; what the budget leaves is shared by the prefilling
  * tasks, equally but for those that need less. Prefill always gets at least an eighth of the budget, so that
  * it cannot starve. Returns the number of items; paused tasks get none. */
 int scheduler_plan(struct scheduler *s);

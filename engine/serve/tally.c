@@ -122,6 +122,16 @@ void tally_batch(struct tally *t, enum dsv4_phase phase, int requests, int token
 	lock_drop(&t->lock);
 }
 
+void tally_drafts(struct tally *t, int drafted, int accepted)
+{
+	if (!drafted && !accepted)
+		return;
+	lock_take(&t->lock);
+	t->view.drafted_tokens += (uint64_t)drafted;
+	t->view.accepted_tokens += (uint64_t)accepted;
+	lock_drop(&t->lock);
+}
+
 void tally_step(struct tally *t, double seconds)
 {
 	lock_take(&t->lock);
@@ -129,9 +139,16 @@ void tally_step(struct tally *t, double seconds)
 	lock_drop(&t->lock);
 }
 
+void tally_looped(struct tally *t, const struct gen_loop *l)
+{
+	lock_take(&t->lock);
+	t->view.looped[l->part][l->ended]++;
+	lock_drop(&t->lock);
+}
+
 static enum tally_stop tally_stop_of(int rc, bool left)
 {
-	return rc == RC_DRAINING ? TALLY_DRAIN : left ? TALLY_CLIENT : TALLY_OPERATOR;
+	return rc == RC_DRAINING ? TALLY_DRAIN : left || rc == RC_UNREAD ? TALLY_CLIENT : TALLY_OPERATOR;
 }
 
 void tally_ended(struct tally *t, enum gen_finish finish, int rc, bool left, double seconds)

@@ -52,6 +52,8 @@ struct tally_view {
 	uint64_t refused[TALLY_N_ERROR];         /* by engine_submit() */
 	uint64_t tokens[DSV4_N_PHASE];           /* computed in forward passes */
 	uint64_t reasoning_tokens;
+	uint64_t drafted_tokens, accepted_tokens; /* as in gen_usage */
+	uint64_t looped[GEN_N_PART][2];          /* requests whose answer loops, by where; [1]: the guard ended it */
 	uint64_t missed_tokens[CACHE_N_MISS];    /* of admitted prompts not found in the cache, by why */
 };
 
@@ -71,6 +73,9 @@ void tally_admitted(struct tally *t, double seconds, int missed, enum cache_miss
 void tally_token(struct tally *t, bool first, double seconds, int reasoning);
 void tally_batch(struct tally *t, enum dsv4_phase phase, int requests, int tokens);
 void tally_step(struct tally *t, double seconds);
+void tally_drafts(struct tally *t, int drafted, int accepted);
+/* An answer was seen to loop. */
+void tally_looped(struct tally *t, const struct gen_loop *l);
 /* rc: of GEN_ERROR what went wrong, of GEN_CANCELLED why it was stopped; left: by its own consumer. */
 void tally_ended(struct tally *t, enum gen_finish finish, int rc, bool left, double seconds);
 

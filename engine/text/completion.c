@@ -23,6 +23,8 @@ int completion_new(const struct completion_options *o, struct completion **ret_c
 	c->lex.spelled = o->spelled;
 	c->lex.tokens_only = o->tokens_only;
 	c->no_tools = o->no_tools;
+	c->sure_json = o->sure_json;
+	c->told.wanted = o->tell;
 	c->reasoning = o->mode == COMPLETION_THINKING;
 	*ret_c = c;
 	return 0;
@@ -39,6 +41,7 @@ void completion_free(struct completion **c)
 	buf_fini(&x->out);
 	buf_fini(&x->held);
 	json_decref(x->names);
+	free(x->told.mark);
 	free(x);
 	*c = NULL;
 }
@@ -62,8 +65,18 @@ static void completion_event(struct completion *c, enum completion_kind kind, co
 
 static void completion_flush(struct completion *c)
 {
+	completion_told_settle(c, false);
 	completion_event(c, c->out_kind, buf_str(&c->out), c->out.len);
 	buf_clear(&c->out);
+}
+
+/* Content that can be no stop string any more. */
+static void completion_release(struct completion *c)
+{
+	size_t before = c->out.len;
+
+	stop_match_flush(c->stop, &c->out);
+	c->told.out += c->out.len - before;
 }
 
 /* Ends the run of text before an event of another kind. Content that is interrupted can no longer become a
@@ -73,7 +86,7 @@ static void completion_out_kind(struct completion *c, enum completion_kind kind)
 	if (c->out_kind == kind)
 		return;
 	if (c->out_kind == COMPLETION_CONTENT)
-		stop_match_flush(c->stop, &c->out);
+		completion_release(c);
 	completion_flush(c);
 	c->out_kind = kind;
 }
@@ -91,8 +104,11 @@ void completion_push(struct completion *c, enum completion_kind kind, const char
 	}
 	completion_out_kind(c, kind);
 	if (kind == COMPLETION_CONTENT) {
+		size_t before = c->out.len;
+
 		c->any_content = true;
 		c->stopped = stop_match_put(c->stop, text, len, &c->out);
+		c->told.out += c->out.len - before;
 		c->stop_flags = c->flags;
 	} else {
 		c->any_reasoning |= kind == COMPLETION_REASONING;
@@ -118,31 +134,46 @@ static bool completion_is_control(const struct completion_token *t)
 	return false;
 }
 
-static void completion_put_added(struct completion *c, const struct completion_token *t)
+/* False: it is dropped. */
+static bool completion_put_added(struct completion *c, const struct completion_token *t)
 {
 	int symbol = completion_lex_token(t->bytes, t->len);
 
 	completion_lex_flush(&c->lex, &c->in);
+	completion_told_from(c);
 	if (symbol) {
 		buf_addc(&c->in, (char)symbol);
-		return;
+		return true;
 	}
 	/* What came before decides whether this one stands in text or in a value. */
 	completion_parse(c, false);
-	if (t->special || (completion_is_control(t) && c->state == COMPLETION_TEXT))
+	if (t->special || (completion_is_control(t) && c->state == COMPLETION_TEXT)) {
 		c->flags |= COMPLETION_CONTROL;
-	else
-		completion_lex_text(&c->lex, t->bytes, t->len, &c->in);
+		return false;
+	}
+	completion_lex_text(&c->lex, t->bytes, t->len, &c->in);
+	return true;
+}
+
+static void completion_raw_text(struct completion *c, const struct buf *text)
+{
+	if (!text->len)
+		return;
+	completion_told_text(c, NULL, text->data, text->len);
+	completion_push(c, COMPLETION_CONTENT, text->data, text->len);
+	completion_told_raw(c, text->len);
 }
 
 static void completion_put_raw(struct completion *c, const struct completion_token *t)
 {
 	struct buf text = { 0 };
 
-	if (t->special)
+	if (t->special) {
+		completion_told_to(c, false);
 		return;
+	}
 	utf8_stream_put(&c->lex.utf8, t->bytes, t->len, &text);
-	completion_push(c, COMPLETION_CONTENT, buf_str(&text), text.len);
+	completion_raw_text(c, &text);
 	buf_fini(&text);
 }
 
@@ -151,13 +182,15 @@ bool completion_put(struct completion *c, const struct completion_token *t)
 	must(!c->ended);
 	if (c->stopped)
 		return true;
+	completion_told_begin(c, t);
 	if (c->mode == COMPLETION_RAW) {
 		completion_put_raw(c, t);
 	} else {
-		if (t->added)
-			completion_put_added(c, t);
-		else
+		bool any = t->added ? completion_put_added(c, t) : true;
+
+		if (!t->added)
 			completion_lex_text(&c->lex, t->bytes, t->len, &c->in);
+		completion_told_to(c, any);
 		completion_parse(c, false);
 	}
 	completion_flush(c);
@@ -189,7 +222,7 @@ static void completion_end_raw(struct completion *c)
 	struct buf text = { 0 };
 
 	utf8_stream_end(&c->lex.utf8, &text);
-	completion_push(c, COMPLETION_CONTENT, buf_str(&text), text.len);
+	completion_raw_text(c, &text);
 	buf_fini(&text);
 }
 
@@ -223,6 +256,7 @@ static enum gen_finish completion_finish(const struct completion *c, enum comple
 	} rows[] = {
 		{ why == COMPLETION_CANCELLED, GEN_CANCELLED, "cancelled" },
 		{ c->stopped, GEN_STOP, "stop_string" },
+		{ why == COMPLETION_REPETITION, GEN_LENGTH, "repetition" },
 		{ unoffered && eos, GEN_STOP, "tool_call_without_tools" },
 		{ incomplete, eos ? GEN_STOP : GEN_LENGTH, "incomplete_tool_call" },
 		{ why == COMPLETION_CONTEXT, GEN_LENGTH, "context" },
@@ -250,8 +284,9 @@ void completion_end(struct completion *c, enum completion_why why, struct comple
 		else
 			completion_end_parsed(c);
 		if (c->out_kind == COMPLETION_CONTENT && !c->stopped)
-			stop_match_flush(c->stop, &c->out);
+			completion_release(c);
 	}
+	completion_told_settle(c, true);
 	completion_flush(c);
 	if (why != COMPLETION_EOS && !c->stopped)
 		c->flags |= COMPLETION_NO_END;

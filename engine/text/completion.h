@@ -27,15 +27,21 @@ enum completion_kind {
 	COMPLETION_CONTENT,
 	COMPLETION_TOOL_BEGIN, /* text: the function's name */
 	COMPLETION_TOOL_ARGS,  /* text: the next piece of the arguments' JSON, as it is generated */
-	COMPLETION_TOOL_END    /* the call is whole: its pieces together are one valid JSON object */
+	COMPLETION_TOOL_END,   /* the call is whole: its pieces together are one valid JSON object */
+	COMPLETION_TOKEN       /* what became of one token (only with `tell`): each once, in their order */
 };
 
-/* text: whole UTF-8 characters, never empty but for TOOL_END; borrowed for the call. call: from 0. */
+/* NOT: it is of a marker, a call, a stop string, or what follows one. OPEN never comes out. */
+enum completion_told_as { COMPLETION_TOLD_OPEN, COMPLETION_TOLD_NOT, COMPLETION_TOLD_REASONING, COMPLETION_TOLD_CONTENT };
+
+/* text: whole UTF-8 characters, never empty but for TOOL_END and TOKEN; borrowed for the call. call: from 0. */
 struct completion_event {
 	enum completion_kind kind;
 	int call;
 	const char *text;
 	size_t len;
+	enum completion_told_as told; /* of TOKEN; before the text that it is of */
+	size_t character;      /* of TOKEN: characters of content before its own */
 };
 typedef void completion_emit_f(void *arg, const struct completion_event *ev);
 
@@ -47,6 +53,8 @@ struct completion_options {
 	/* The opposite: no marker counts but as its added token. For answers that were held to a form, in which a
 	 * text that looks like a marker is that text. */
 	bool tokens_only;
+	bool tell; /* emit TOKEN events */
+	bool sure_json; /* calls were held to a form: a string="false" value is JSON, and nothing of it is held back */
 	bool no_tools; /* none were offered: calls are markup that is dropped */
 	completion_emit_f *emit; void *arg;
 };
@@ -63,7 +71,8 @@ bool completion_put(struct completion *c, const struct completion_token *t);
 /* Would the next token belong to the reasoning? For counting, ask before completion_put. */
 bool completion_in_reasoning(const struct completion *c);
 
-enum completion_why { COMPLETION_EOS, COMPLETION_MAX_TOKENS, COMPLETION_CONTEXT, COMPLETION_CANCELLED };
+enum completion_why { COMPLETION_EOS, COMPLETION_MAX_TOKENS, COMPLETION_CONTEXT, COMPLETION_CANCELLED,
+	COMPLETION_REPETITION /* it loops, and was asked to be ended then */ };
 
 /* What a completion may do against the protocol, and what is made of it: flag, name, recovery. A completion
  * without any flag is one that the official parser accepts, and the message is the one it returns. */
@@ -85,7 +94,7 @@ enum completion_why { COMPLETION_EOS, COMPLETION_MAX_TOKENS, COMPLETION_CONTEXT,
 	X(UNOFFERED_CALL, "unoffered_call", "a call though no tools were offered: dropped whole") \
 	X(BAD_MARKUP, "bad_markup", \
 		"a damaged or unknown tag outside a call: the tag is dropped, the text around it kept") \
-	X(BAD_JSON, "bad_json", "a string=\"false\" value that is no JSON: passed as a JSON string") \
+	X(BAD_JSON, "bad_json", "a string=\"false\" value that is no JSON by its first 64 bytes: passed as a JSON string") \
 	X(LOOSE, "loose", \
 		"readable calls in another spelling: ASCII bars, other white space, a missing outer tag") \
 	X(CONTROL, "control", "a role marker or other control token in text: dropped")
@@ -104,7 +113,7 @@ enum completion_flag {
 
 struct completion_verdict {
 	enum gen_finish finish; /* STOP, TOOL_CALLS, LENGTH, CANCELLED */
-	/* "eos", "stop_string", "tool_calls", "max_tokens", "context", "cancelled", "incomplete_tool_call",
+	/* "eos", "stop_string", "tool_calls", "max_tokens", "context", "cancelled", "repetition", "incomplete_tool_call",
 	 * "tool_call_without_tools" (eos), "only_reasoning" (eos without content or calls), "empty". */
 	const char *detail;
 	int n_calls;            /* whole calls */

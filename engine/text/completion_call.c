@@ -113,27 +113,41 @@ static void completion_json_to_string(struct completion *c)
 	c->state = COMPLETION_STRING;
 }
 
+/* Up to the byte that no JSON can have there, whatever pieces the text comes in. */
+static void completion_json_passed(struct completion *c, const char *text, size_t len)
+{
+	size_t good = 0;
+
+	while (good < len && jsonprefix_put(&c->scan, text + good, 1))
+		good++;
+	completion_args(c, text, good);
+	if (good < len)
+		completion_bad_call(c);
+}
+
+/* Byte by byte or at once: what is decided depends on the bytes alone. */
 static void completion_json(struct completion *c, const char *text, size_t len)
 {
-	bool good = jsonprefix_put(&c->scan, text, len);
+	size_t most = c->sure_json ? 0 : COMPLETION_HELD_JSON, room, n;
 
 	if (c->state == COMPLETION_JSON_PASSED) {
-		if (good)
-			completion_args(c, text, len);
-		else
-			completion_bad_call(c);
+		completion_json_passed(c, text, len);
 		return;
 	}
-	buf_add(&c->held, text, len);
-	if (c->held.len <= COMPLETION_HELD_JSON)
-		return;
-	if (!good) {
+	room = most - c->held.len;
+	n = len < room ? len : room;
+	if (!jsonprefix_put(&c->scan, text, n)) {
+		buf_add(&c->held, text, len);
 		completion_json_to_string(c);
 		return;
 	}
-	completion_args(c, c->held.data, c->held.len);
+	buf_add(&c->held, text, n);
+	if (len <= room)
+		return;
+	completion_args(c, buf_str(&c->held), c->held.len);
 	buf_clear(&c->held);
 	c->state = COMPLETION_JSON_PASSED;
+	completion_json_passed(c, text + n, len - n);
 }
 
 static void completion_value_bytes(struct completion *c, const char *text, size_t len)

@@ -8,7 +8,8 @@
 /* The white space that the official format has before a block. */
 #define COMPLETION_BLOCK_LINES 2
 
-static void completion_text_out(struct completion *c, const char *text, size_t len)
+/* `at`: where in c->in it stands. */
+static void completion_text_out(struct completion *c, const char *at, const char *text, size_t len)
 {
 	if (c->tail) {
 		size_t space = 0;
@@ -18,12 +19,15 @@ static void completion_text_out(struct completion *c, const char *text, size_t l
 		if (space)
 			c->flags |= COMPLETION_LOOSE;
 		text += space;
+		at += space; /* text that begins with some is its own place */
 		len -= space;
 		if (len) {
 			c->flags |= COMPLETION_TEXT_AFTER_CALL;
 			c->tail = false;
 		}
 	}
+	if (len)
+		completion_told_text(c, at, text, len);
 	if (len)
 		completion_push(c, c->reasoning ? COMPLETION_REASONING : COMPLETION_CONTENT, text, len);
 }
@@ -105,15 +109,15 @@ static bool completion_text_tag(struct completion *c, const char *s, size_t len,
 	if (start == symbol && (unsigned char)s[symbol] != COMPLETION_SYM_DSML) {
 		const char *text = completion_symbol_text(s[symbol]);
 
-		completion_text_out(c, s, symbol);
-		completion_text_out(c, text, strlen(text));
+		completion_text_out(c, s, s, symbol);
+		completion_text_out(c, s + symbol, text, strlen(text));
 		c->pos += symbol + 1;
 		return true;
 	}
 	lines = completion_lines_before(s, start);
 	res = completion_tag_read(s + start, len - start, final, &tag);
 	if (res == COMPLETION_TAG_MORE) {
-		completion_text_out(c, s, start - lines);
+		completion_text_out(c, s, s, start - lines);
 		c->pos += start - lines;
 		if (final) {
 			c->flags |= COMPLETION_CUT_CALL;
@@ -122,17 +126,17 @@ static bool completion_text_tag(struct completion *c, const char *s, size_t len,
 		return false;
 	}
 	if (!tag.close && tag.word == COMPLETION_W_CALLS) {
-		completion_text_out(c, s, start - lines);
+		completion_text_out(c, s, s, start - lines);
 		completion_begin_block(c, &tag);
 		c->pos += start + tag.size;
 	} else if (!tag.close && tag.word == COMPLETION_W_INVOKE) {
 		/* The outer tag is missing: the block begins here, and its first step reads this tag. */
-		completion_text_out(c, s, start - lines);
+		completion_text_out(c, s, s, start - lines);
 		tag.loose = true;
 		completion_begin_block(c, &tag);
 		c->pos += start;
 	} else {
-		completion_text_out(c, s, start);
+		completion_text_out(c, s, s, start);
 		c->flags |= COMPLETION_BAD_MARKUP;
 		c->pos += start + tag.size;
 	}
@@ -151,13 +155,13 @@ static bool completion_text_step(struct completion *c, bool final)
 	if (at < len && completion_is_dsml(s[at]))
 		return completion_text_tag(c, s, len, at, final);
 	if (at < len) {
-		completion_text_out(c, s, at);
+		completion_text_out(c, s, s, at);
 		completion_marker(c, s[at]);
 		c->pos += at + 1;
 		return true;
 	}
 	keep = final ? 0 : completion_held_text(s, len);
-	completion_text_out(c, s, len - keep);
+	completion_text_out(c, s, s, len - keep);
 	c->pos += len - keep;
 	return false;
 }
@@ -169,6 +173,7 @@ void completion_parse(struct completion *c, bool final)
 	while (more && c->pos < c->in.len && !c->stopped)
 		more = c->state == COMPLETION_TEXT ? completion_text_step(c, final) :
 			completion_call_step(c, final);
+	completion_told_done(c, c->pos);
 	buf_drop(&c->in, c->pos);
 	c->pos = 0;
 }

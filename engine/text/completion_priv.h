@@ -12,8 +12,9 @@
 /* Bounds of what a tag may hold back. */
 #define COMPLETION_MAX_NAME 256
 #define COMPLETION_MAX_JUNK 64
-/* A string="false" value up to this size is held until it proves to be JSON; a longer one is passed on. */
-#define COMPLETION_HELD_JSON 4096
+/* So many bytes of a string="false" value are held until they prove to be a beginning of JSON, or no JSON: then it
+ * becomes a string. What follows is passed on as it comes. */
+#define COMPLETION_HELD_JSON 64
 
 enum completion_state {
 	COMPLETION_TEXT,   /* reasoning or content */
@@ -23,6 +24,24 @@ enum completion_state {
 	COMPLETION_JSON,   /* in a value, held so far */
 	COMPLETION_JSON_PASSED,
 	COMPLETION_SKIP    /* in a call that cannot be read */
+};
+
+/* One token: the bytes of the answer that are its own, and what they became. */
+struct completion_mark {
+	uint64_t from, to;
+	enum completion_told_as what;
+	uint64_t at;            /* of content: where in it, in bytes, */
+	size_t character;       /* and in characters */
+};
+
+/* Tokens whose text is not settled yet (completion_told.c). */
+struct completion_told {
+	bool wanted;
+	struct completion_mark *mark; /* [n] */
+	int n, cap;
+	uint64_t done;          /* where `in` begins */
+	uint64_t put, out;      /* bytes of content: all, and those that no stop string can take back */
+	size_t characters;      /* of all */
 };
 
 struct completion {
@@ -38,6 +57,7 @@ struct completion {
 	bool block_done;        /* a whole block with calls came */
 	bool muted;             /* in a block that is dropped */
 	bool no_tools;          /* every block is */
+	bool sure_json;         /* nothing of a value is held */
 	bool stopped;           /* a stop string was found */
 	bool ended;             /* completion_end was called */
 	bool any_reasoning, any_content;
@@ -49,6 +69,8 @@ struct completion {
 	size_t pos;
 	struct buf out;         /* text of the event being gathered */
 	enum completion_kind out_kind;
+
+	struct completion_told told;
 
 	/* The current call. */
 	size_t gap;             /* white space since the last tag */
@@ -63,6 +85,18 @@ struct completion {
 
 /* completion.c */
 void completion_push(struct completion *c, enum completion_kind kind, const char *text, size_t len);
+
+/* completion_told.c. A token begins; its own bytes begin here; they end here, and are they any? */
+void completion_told_begin(struct completion *c, const struct completion_token *token);
+void completion_told_from(struct completion *c);
+void completion_told_to(struct completion *c, bool any);
+/* That text, which stands at `at` in c->in (NULL: at its beginning), goes to the reasoning or the content. */
+void completion_told_text(struct completion *c, const char *at, const char *text, size_t len);
+/* len bytes of c->in are decided; of what is never in c->in. */
+void completion_told_done(struct completion *c, size_t len);
+void completion_told_raw(struct completion *c, size_t len);
+/* Emits what is settled, all with `last`. */
+void completion_told_settle(struct completion *c, bool last);
 
 /* completion_parse.c: consumes what can be decided. With `final` nothing follows and everything is. */
 void completion_parse(struct completion *c, bool final);

@@ -52,6 +52,8 @@ static void completion_message_event(void *arg, const struct completion_event *e
 	case COMPLETION_TOOL_ARGS:
 		buf_add(&m->args, ev->text, ev->len);
 		break;
+	case COMPLETION_TOKEN:
+		break;
 	case COMPLETION_TOOL_END:
 	default:
 		completion_message_call(m);

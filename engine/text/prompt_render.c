@@ -157,47 +157,33 @@ static int prompt_parameter(struct prompt_writer *w, int message, const char *na
 	return rc;
 }
 
-/* The call's arguments as an object; text that is no JSON is wrapped in one, as officially. */
-static int prompt_arguments(struct prompt_writer *w, int message, size_t call, const json_t *given,
-	json_t **ret_args)
+/* The call's arguments as an object. Text that is no JSON is wrapped in one, as officially, and so is what is no object or
+ * too deep: a model said it once, and the conversation has to go on. */
+static json_t *prompt_arguments(const json_t *given)
 {
 	const char *text = json_string_value(given);
 	size_t len = json_string_length(given);
 	json_t *args = NULL;
-	int rc;
 
-	if (json_is_object(given)) {
-		*ret_args = json_incref((json_t *)(uintptr_t)given);
-		return 0;
-	}
-	rc = pyjson_load(text, len, &args, NULL);
-	if (rc == RC_TOO_LARGE)
-		return buf_why(w->why, rc,
-			"messages[%d].tool_calls[%zu].function.arguments: nested deeper than %d, or more than %d values",
-			message, call, PYJSON_MAX_DEPTH, PYJSON_MAX_VALUES);
-	if (rc) {
+	if (json_is_object(given))
+		return json_incref((json_t *)(uintptr_t)given);
+	if (pyjson_load(text, len, &args, NULL))
+		args = NULL;
+	if (!json_is_object(args)) {
+		json_decref(args);
 		args = json_object();
 		json_object_set_new(args, "arguments", json_stringn(text, len));
 	}
-	if (!json_is_object(args)) {
-		json_decref(args);
-		return buf_why(w->why, RC_INVALID,
-			"messages[%d].tool_calls[%zu].function.arguments: must be a JSON object", message,
-			call);
-	}
-	*ret_args = args;
-	return 0;
+	return args;
 }
 
-static int prompt_call(struct prompt_writer *w, int message, size_t i, const json_t *call)
+static int prompt_call(struct prompt_writer *w, int message, const json_t *call)
 {
 	const json_t *function = json_object_get(call, "function");
-	json_t *args = NULL, *value;
+	json_t *args = prompt_arguments(json_object_get(function, "arguments")), *value;
 	const char *key, *sep = "";
-	int rc = prompt_arguments(w, message, i, json_object_get(function, "arguments"), &args);
+	int rc = 0;
 
-	if (rc)
-		return rc;
 	prompt_add_format(w->p, "<｜DSML｜invoke name=\"");
 	prompt_add_string(w->p, json_object_get(function, "name"));
 	prompt_add_format(w->p, "\">\n");
@@ -228,7 +214,7 @@ static int prompt_assistant(struct prompt_writer *w, const struct prompt_turn *t
 	if (turn->tool_calls)
 		prompt_add_format(w->p, "\n\n<｜DSML｜tool_calls>\n");
 	for (i = 0; i < json_array_size(turn->tool_calls) && rc == 0; i++)
-		rc = prompt_call(w, turn->message, i, json_array_get(turn->tool_calls, i));
+		rc = prompt_call(w, turn->message, json_array_get(turn->tool_calls, i));
 	if (turn->tool_calls)
 		prompt_add_format(w->p, "</｜DSML｜tool_calls>");
 	if (!turn->no_end)

@@ -4,38 +4,17 @@
 #ifndef AVX2_LINEAR_H
 #define AVX2_LINEAR_H
 
-#include "plugins/dsv4_plugin.h"
+#include "plugins/avx2/act.h"
+#include "plugins/dsv4_weight.h"
 
-/* Rows of activations: n_group * cols values each, plain, or e4m3 values with a scale per AVX2_ACT_BLOCK
- * columns of each group. */
-struct avx2_act {
-	int32_t n_group;
-	int64_t n, cols;
-	const float *x;     /* [n][ldx] */
-	int64_t ldx;
-	const float *scale; /* [n][n_group][ceil(cols / AVX2_ACT_BLOCK)], or NULL: all 1 */
-};
-
-/* One product. The i-th row computed reads row from[i] of the activations and goes to row to[i] of y. */
+/* One product: every row of a with every row of w. */
 struct avx2_product {
 	const struct dsv4_weight *w;
-	const struct avx2_act *a;
-	int64_t n;                /* rows to compute */
-	const int32_t *from, *to; /* [n] each, or NULL: row i */
-	int accumulate;           /* add to y instead of replacing it */
+	const struct avx2_act *a;   /* in avx2_act_form() of w */
 	float *y;
 	int64_t ldy;
 };
 
-/* Are w's format, scales and sizes something avx2_product_run can read? */
-int avx2_weight_ok(const struct dsv4_weight *w, int64_t rows, int64_t cols);
-/* Does an activation get rounded before this weight? */
-int avx2_act_wanted(uint32_t act, const struct dsv4_weight *w);
-/* Scales of one row. */
-int64_t avx2_act_scales(const struct avx2_act *a);
-/* Rounds the rows of a into q ([n][n_group * cols], may be a->x if dense) and scale, and points a at them. */
-void avx2_act_round(struct dsv4_exec *x, const struct dsv4_host *host, struct avx2_act *a, float *q,
-		    float *scale);
 void avx2_product_run(struct dsv4_exec *x, const struct dsv4_host *host, const struct avx2_product *p);
 
 #endif

@@ -1,313 +1,246 @@
 /* SPDX-License-Identifier: MIT
- * moe.c - choose experts and their weights; run the chosen and the shared ones. doc/format.md 3.7.
+ * moe.c - experts, all at once: w1 and w3 of all the chosen and the shared ones, then w2 of all. doc/format.md 3.7.
  * Threads: engine calls, pool runs slices. Locks: none.
  *
- * Experts run one after the other in rising id over all tokens that chose them, each adding to y, so a
- * token's sum has the order of its ids; then out_scale, then the shared experts. Inside, linear.c's order. */
+ * 128 rows of w1 and w3 give 128 columns of the hidden row, which is what shares one scale when it is rounded: so an
+ * item of the first loop ends with columns as w2 wants them, and an item of the second, some rows of w2 of every expert,
+ * with values of y. Weights are read once. A token's sum has the order of its ids, as in ref; inside, panel.h's. */
 #include "plugins/avx2/avx2.h"
 #include "plugins/avx2/linear.h"
-#include "plugins/avx2/select.h"
-#include "plugins/avx2/vec.h"
+#include "plugins/avx2/panel.h"
+#include "plugins/x86/moe.h"
+#include "plugins/x86/x86.h"
 
 #include <errno.h>
+#include <string.h>
 
-#define MOE_GRAIN 8 /* rows per slice */
-
-/* ---- routing ---- */
-
-struct moe_route_call {
-	const struct dsv4_moe_route *a;
-	float *s;      /* [n_tok][n_expert] gate . x, then sqrt(softplus()) of it */
-	float *choice; /* [n_tok][n_expert] what experts are chosen by, where that has a bias */
-};
-
-/* log(1 + e^z), which is z to the last bit above 20 */
-static float moe_softplus(float z)
-{
-	return z > 20.0f ? z : log1pf(expf(z));
-}
-
-/* What the experts are chosen by. */
-static void moe_choice(const float *s, const float *bias, int32_t n, float *v)
-{
-	for (int32_t e = 0; e < n; e += AVX2_LANES)
-		avx2_store(v + e, n - e, _mm256_add_ps(avx2_load(s + e, n - e), avx2_load(bias + e, n - e)));
-}
-
-static void moe_sort(int32_t *ids, int n)
-{
-	for (int i = 1; i < n; i++)
-		for (int j = i; j > 0 && ids[j] < ids[j - 1]; j--) {
-			int32_t id = ids[j];
-
-			ids[j] = ids[j - 1];
-			ids[j - 1] = id;
-		}
-}
-
-static void moe_route_slice(void *arg, int64_t begin, int64_t end)
-{
-	const struct moe_route_call *c = arg;
-	const struct dsv4_moe_route *a = c->a;
-
-	for (int64_t t = begin; t < end; t++) {
-		float *s = c->s + t * a->n_expert, *weight = a->weight + t * a->k, sum = 0;
-		int32_t *ids = a->ids + t * a->k;
-
-		for (int32_t e = 0; e < a->n_expert; e++)
-			s[e] = sqrtf(moe_softplus(s[e]));
-		if (a->table) {
-			moe_sort(ids, a->k);
-		} else {
-			float *choice = a->bias ? c->choice + t * a->n_expert : s;
-
-			if (a->bias)
-				moe_choice(s, a->bias, a->n_expert, choice);
-			avx2_select(choice, a->n_expert, a->k, ids);
-		}
-		for (int i = 0; i < a->k; i++)
-			sum += s[ids[i]];
-		for (int i = 0; i < a->k; i++)
-			weight[i] = s[ids[i]] / sum * a->scaling;
-	}
-}
-
-/* Copies the table's rows of the tokens into ids. -EINVAL for an id that is no expert. */
-static int moe_look_up(const struct dsv4_moe_route *a)
-{
-	const char *table = (const char *)a->table;
-	int64_t id;
-
-	for (int64_t t = 0; t < a->n_tok; t++)
-		for (int64_t i = 0; i < a->k; i++) {
-			memcpy(&id, table + ((int64_t)a->token[t] * a->k + i) * (int64_t)sizeof id,
-			       sizeof id);
-			if (a->token[t] < 0 || id < 0 || id >= a->n_expert)
-				return -EINVAL;
-			a->ids[t * a->k + i] = (int32_t)id;
-		}
-	return 0;
-}
+#define MOE_PANELS (AVX2_ACT_COLS / AVX2_PANEL) /* of an item of the first loop */
+#define MOE_DOWN 4                              /* panels of an item of the second, at most */
+#define MOE_DOWN_MANY 16                        /* for many tokens, whose hidden rows are then read from afar less often */
+#define MOE_MANY 32                             /* tokens */
 
 int avx2_moe_route(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_route *a)
 {
-	struct avx2_act act = { .n_group = 1, .n = a->n_tok, .cols = a->dim, .x = a->x, .ldx = a->dim };
-	struct avx2_product p = { .w = a->gate, .a = &act, .n = a->n_tok, .ldy = a->n_expert };
-	struct moe_route_call c = { .a = a };
-	size_t n = (size_t)a->n_tok * (size_t)a->n_expert;
+	struct avx2_act act;
+	float *s;
 
 	if (a->size < sizeof *a || a->n_tok < 0 || a->k < 1 || a->k > a->n_expert ||
-	    !avx2_weight_ok(a->gate, a->n_expert, a->dim))
+	    !dsv4_weight_ok(a->gate, a->n_expert, a->dim))
 		return -EINVAL;
 	if (a->n_tok == 0)
 		return 0;
-	if (a->table && moe_look_up(a))
-		return -EINVAL;
-	p.y = c.s = host->scratch(x, n * sizeof *c.s);
-	if (!a->table && a->bias)
-		c.choice = host->scratch(x, n * sizeof *c.choice);
-	if (!c.s || (!a->table && a->bias && !c.choice))
+	s = host->scratch(x, (size_t)a->n_tok * (size_t)a->n_expert * sizeof *s);
+	if (!s || avx2_act_make(x, host, avx2_act_form(DSV4_ACT_NONE, a->gate), a->x, a->dim, a->n_tok, 1, a->dim, &act))
 		return -ENOMEM;
-	avx2_product_run(x, host, &p);
-	host->parallel_for(x, a->n_tok, MOE_GRAIN, moe_route_slice, &c);
-	return 0;
+	avx2_product_run(x, host, &(struct avx2_product){ .w = a->gate, .a = &act, .y = s, .ldy = a->n_expert });
+	return x86_moe_choose(x, host, a, s);
 }
 
 /* ---- experts ---- */
 
-struct moe_call {
-	struct dsv4_exec *x;
-	const struct dsv4_host *host;
-	const struct dsv4_moe_experts *a;
-	struct avx2_act plain, rounded; /* the tokens, for weights of either kind */
-	int64_t *start;                /* [n_expert + 1] where each expert's part of `tok` begins */
-	int32_t *tok;                  /* [n_tok * k] tokens of each expert, rising */
-	float *weight;                 /* [n_tok * k] their weights */
-	int64_t n_max;                 /* most tokens of any expert, the shared ones included */
-	float *g, *u, *scale;          /* [n_max][inter] twice, [n_max][scales] */
-	float *shared;                 /* [n_tok][dim] */
-};
-
-/* One expert over some tokens. */
-struct moe_job {
-	const struct dsv4_moe_experts *a;
+/* One that has something to do. */
+struct moe_expert {
 	const struct dsv4_expert *e;
-	int64_t n;
-	const int32_t *tok;  /* [n], or NULL: all */
-	const float *weight; /* [n], or NULL: all 1 */
-	float *g, *u;        /* [n][inter] */
+	struct dsv4_packed packed;
+	int64_t n;                /* tokens */
+	const int32_t *tok;       /* [n], or NULL: all */
+	const float *weight;      /* [n], or NULL: all 1 */
+	struct avx2_act h;        /* [n] hidden rows as w2 wants them */
 };
 
-/* Sorts the (token, choice) pairs by expert, tokens rising within each. */
-static int moe_group(struct moe_call *c)
+struct moe_call {
+	const struct dsv4_moe_experts *a;
+	struct x86_pairs pairs;
+	struct avx2_act act[AVX2_N_FORM]; /* the tokens, in the forms that are wanted */
+	struct moe_expert *expert;        /* [n] the chosen ones by rising id, then the shared ones */
+	int64_t n, n_chosen;
+	int64_t n_block, n_panel;         /* of a hidden row; of a row of y */
+	int64_t down;                     /* panels of an item of the second loop */
+	float *shared;                    /* [n_tok][dim] what the shared experts give, or NULL */
+	int vnni;
+};
+
+/* Of panel number `panel` of w, the products with rows a[from[i0..i0 + n)]. */
+static void moe_panel(const struct moe_call *c, const struct dsv4_weight *w, const void *packed, const struct avx2_act *a,
+		      const int32_t *from, int64_t panel, int64_t i0, int n, float (*out)[AVX2_PANEL])
 {
-	const struct dsv4_moe_experts *a = c->a;
-	int64_t n_pair = (int64_t)a->n_tok * a->k, n = 0;
+	int64_t r0 = panel * AVX2_PANEL;
 
-	for (int64_t i = 0; i < n_pair; i++)
-		if (a->ids[i] < 0 || a->ids[i] >= a->n_expert)
-			return -EINVAL;
-	memset(c->start, 0, (size_t)(a->n_expert + 1) * sizeof *c->start);
-	for (int64_t i = 0; i < n_pair; i++)
-		c->start[a->ids[i] + 1]++;
-	c->n_max = a->n_shared > 0 ? a->n_tok : 0;
-	for (int32_t e = 0; e <= a->n_expert; e++) {
-		c->n_max = c->start[e] > c->n_max ? c->start[e] : c->n_max;
-		n += c->start[e];
-		c->start[e] = n;
-	}
-	/* start[e] is where e begins, and moves to its end, where e + 1 began: shift back after. */
-	for (int64_t i = 0; i < n_pair; i++) {
-		int64_t at = c->start[a->ids[i]]++;
-
-		c->tok[at] = (int32_t)(i / a->k);
-		c->weight[at] = a->weight[i];
-	}
-	memmove(c->start + 1, c->start, (size_t)a->n_expert * sizeof *c->start);
-	c->start[0] = 0;
-	return 0;
+	avx2_panel_run(&(struct avx2_panel){
+		.w = w, .packed = packed, .a = a, .r0 = r0, .n_row = (int)x86_min(AVX2_PANEL, w->rows - r0),
+		.i0 = i0, .n = n, .from = from, .vnni = c->vnni }, out);
 }
 
-/* g := weight * silu(g) * u, both clamped first. NaN passes the clamps: min and max give their second operand
- * when one is NaN. */
-static void moe_gate_slice(void *arg, int64_t begin, int64_t end)
+/* ---- w1 and w3 ---- */
+
+/* Block `block` of n hidden rows from the i0-th on. */
+static void moe_up(const struct moe_call *c, const struct moe_expert *e, int64_t block, int64_t i0, int n)
 {
-	const struct moe_job *j = arg;
-	__m256 limit = _mm256_set1_ps(j->a->limit > 0 ? j->a->limit : INFINITY);
-	__m256 least = _mm256_xor_ps(limit, _mm256_set1_ps(-0.0f));
-	int64_t n = j->a->inter;
+	const struct dsv4_weight *w1 = &e->e->w1, *w3 = &e->e->w3;
+	float g[MOE_PANELS][AVX2_PANEL_TOKENS][AVX2_PANEL], u[MOE_PANELS][AVX2_PANEL_TOKENS][AVX2_PANEL], h[AVX2_ACT_COLS];
+	int64_t p0 = block * MOE_PANELS, cols = x86_min(AVX2_ACT_COLS, c->a->inter - block * AVX2_ACT_COLS);
+	uint32_t act = c->a->act;
 
-	for (int64_t i = begin; i < end; i++) {
-		float *g = j->g + i * n, *u = j->u + i * n;
-		__m256 weight = _mm256_set1_ps(j->weight ? j->weight[i] : 1.0f);
+	for (int64_t i = 0; i * AVX2_PANEL < cols; i++)
+		moe_panel(c, w1, e->packed.w1, &c->act[avx2_act_form(act, w1)], e->tok, p0 + i, i0, n, g[i]);
+	for (int64_t i = 0; i * AVX2_PANEL < cols; i++)
+		moe_panel(c, w3, e->packed.w3, &c->act[avx2_act_form(act, w3)], e->tok, p0 + i, i0, n, u[i]);
+	for (int t = 0; t < n; t++) {
+		for (int64_t i = 0; i < cols; i += VEC_LANES) {
+			const float *gate = g[i / AVX2_PANEL][t] + i % AVX2_PANEL, *up = u[i / AVX2_PANEL][t] + i % AVX2_PANEL;
 
-		for (int64_t d = 0; d < n; d += AVX2_LANES) {
-			__m256 gate = _mm256_min_ps(limit, avx2_load(g + d, n - d));
-			__m256 up = _mm256_max_ps(least, _mm256_min_ps(limit, avx2_load(u + d, n - d)));
-			__m256 v = _mm256_mul_ps(_mm256_mul_ps(gate, avx2_sigmoid(gate)), up);
-
-			avx2_store(g + d, n - d, _mm256_mul_ps(weight, v));
+			vec_store(h + i, cols - i, x86_moe_gate(vec_load(gate, cols - i), vec_load(up, cols - i),
+								e->weight ? e->weight[i0 + t] : 1.0f, c->a->limit));
 		}
+		avx2_act_put(&e->h, i0 + t, block, h, cols);
 	}
 }
 
-/* Adds the expert's output to rows of y. */
-static void moe_run(const struct moe_call *c, const struct moe_job *j, float *y)
-{
-	const struct dsv4_moe_experts *a = c->a;
-	const struct dsv4_weight *w1 = &j->e->w1, *w2 = &j->e->w2, *w3 = &j->e->w3;
-	struct avx2_act h = { .n_group = 1, .n = j->n, .cols = a->inter, .x = j->g, .ldx = a->inter };
-	struct moe_job job = *j;
-
-	avx2_product_run(c->x, c->host, &(struct avx2_product){
-		.w = w1, .a = avx2_act_wanted(a->act, w1) ? &c->rounded : &c->plain, .n = j->n,
-		.from = j->tok, .y = j->g, .ldy = a->inter });
-	avx2_product_run(c->x, c->host, &(struct avx2_product){
-		.w = w3, .a = avx2_act_wanted(a->act, w3) ? &c->rounded : &c->plain, .n = j->n,
-		.from = j->tok, .y = j->u, .ldy = a->inter });
-	c->host->parallel_for(c->x, j->n, MOE_GRAIN, moe_gate_slice, &job);
-	if (avx2_act_wanted(a->act, w2))
-		avx2_act_round(c->x, c->host, &h, j->g, c->scale);
-	avx2_product_run(c->x, c->host, &(struct avx2_product){
-		.w = w2, .a = &h, .n = j->n, .to = j->tok, .accumulate = 1, .y = y, .ldy = a->dim });
-}
-
-static void moe_finish_slice(void *arg, int64_t begin, int64_t end)
+static void moe_up_slice(void *arg, int64_t begin, int64_t end)
 {
 	const struct moe_call *c = arg;
-	__m256 scale = _mm256_set1_ps(c->a->out_scale);
-	int64_t stop = end * c->a->dim;
 
-	for (int64_t i = begin * c->a->dim; i < stop; i += AVX2_LANES) {
-		__m256 v = _mm256_mul_ps(avx2_load(c->a->y + i, stop - i), scale);
+	for (int64_t j = begin; j < end; j++) {
+		const struct moe_expert *e = &c->expert[j / c->n_block];
 
-		if (c->shared)
-			v = _mm256_add_ps(v, avx2_load(c->shared + i, stop - i));
-		avx2_store(c->a->y + i, stop - i, v);
+		for (int64_t i = 0; i < e->n; i += AVX2_PANEL_TOKENS)
+			moe_up(c, e, j % c->n_block, i, (int)x86_min(AVX2_PANEL_TOKENS, e->n - i));
 	}
 }
 
-/* The tokens as both kinds of weight see them. */
-static int moe_activations(struct moe_call *c)
-{
-	const struct dsv4_moe_experts *a = c->a;
-	float *q, *scale;
+/* ---- w2 ---- */
 
-	c->plain = (struct avx2_act){ .n_group = 1, .n = a->n_tok, .cols = a->dim, .x = a->x, .ldx = a->dim };
-	c->rounded = c->plain;
-	if (a->act != DSV4_ACT_FP8)
-		return 0;
-	q = c->host->scratch(c->x, (size_t)a->n_tok * (size_t)a->dim * sizeof *q);
-	scale = c->host->scratch(c->x, (size_t)(a->n_tok * avx2_act_scales(&c->plain)) * sizeof *scale);
-	if (!q || !scale)
-		return -ENOMEM;
-	avx2_act_round(c->x, c->host, &c->rounded, q, scale);
-	return 0;
+/* Adds what an expert gives to columns of y, panels [p0, p1). */
+static void moe_down(const struct moe_call *c, const struct moe_expert *e, int64_t p0, int64_t p1, float *y)
+{
+	int64_t dim = c->a->dim;
+	float out[AVX2_PANEL_TOKENS][AVX2_PANEL];
+
+	for (int64_t i0 = 0; i0 < e->n; i0 += AVX2_PANEL_TOKENS)
+		for (int64_t p = p0; p < p1; p++) {
+			int64_t n = x86_min(AVX2_PANEL_TOKENS, e->n - i0), end = x86_min((p + 1) * AVX2_PANEL, dim);
+
+			moe_panel(c, &e->e->w2, e->packed.w2, &e->h, NULL, p, i0, (int)n, out);
+			for (int64_t t = 0; t < n; t++)
+				for (int64_t i = p * AVX2_PANEL; i < end; i += VEC_LANES) {
+					float *to = y + (e->tok ? e->tok[i0 + t] : i0 + t) * dim + i;
+
+					vec_store(to, end - i, vec_load(to, end - i) +
+							       vec_load(out[t] + i % AVX2_PANEL, end - i));
+				}
+		}
 }
 
-/* Groups the pairs, then takes the memory that depends on the groups. */
-static int moe_prepare(struct moe_call *c)
+/* Columns [c0, c1) of y: zeroes before the experts. */
+static void moe_begin(const struct moe_call *c, int64_t c0, int64_t c1)
+{
+	for (int64_t t = 0; t < c->a->n_tok; t++) {
+		memset(c->a->y + t * c->a->dim + c0, 0, (size_t)(c1 - c0) * sizeof *c->a->y);
+		if (c->shared)
+			memset(c->shared + t * c->a->dim + c0, 0, (size_t)(c1 - c0) * sizeof *c->shared);
+	}
+}
+
+static void moe_end(const struct moe_call *c, int64_t c0, int64_t c1)
+{
+	for (int64_t t = 0; t < c->a->n_tok; t++)
+		for (int64_t i = c0; i < c1; i += VEC_LANES) {
+			float *y = c->a->y + t * c->a->dim + i;
+			vec v = vec_load(y, c1 - i) * vec_set(c->a->out_scale);
+
+			if (c->shared)
+				v += vec_load(c->shared + t * c->a->dim + i, c1 - i);
+			vec_store(y, c1 - i, v);
+		}
+}
+
+static void moe_down_slice(void *arg, int64_t begin, int64_t end)
+{
+	const struct moe_call *c = arg;
+
+	for (int64_t j = begin; j < end; j++) {
+		int64_t p0 = j * c->down, p1 = x86_min(p0 + c->down, c->n_panel);
+		int64_t c0 = p0 * AVX2_PANEL, c1 = x86_min(p1 * AVX2_PANEL, c->a->dim);
+
+		moe_begin(c, c0, c1);
+		for (int64_t e = 0; e < c->n; e++)
+			moe_down(c, &c->expert[e], p0, p1, e < c->n_chosen ? c->a->y : c->shared);
+		moe_end(c, c0, c1);
+	}
+}
+
+/* ---- all of it ---- */
+
+/* The tokens as w wants them, made at the first call for their form. */
+static int moe_tokens(struct dsv4_exec *x, const struct dsv4_host *host, struct moe_call *c, const struct dsv4_weight *w)
+{
+	enum avx2_form form = avx2_act_form(c->a->act, w);
+
+	if (c->act[form].x)
+		return 0;
+	return avx2_act_make(x, host, form, c->a->x, c->a->dim, c->a->n_tok, 1, c->a->dim, &c->act[form]);
+}
+
+static int moe_add(struct dsv4_exec *x, const struct dsv4_host *host, struct moe_call *c, const struct moe_expert *e)
 {
 	const struct dsv4_moe_experts *a = c->a;
-	size_t n_pair = (size_t)a->n_tok * (size_t)a->k, inter = (size_t)a->inter;
-	struct avx2_act h = { .n_group = 1, .cols = a->inter };
+	struct moe_expert *to = &c->expert[c->n++];
 	int rc;
 
-	c->start = c->host->scratch(c->x, ((size_t)a->n_expert + 1) * sizeof *c->start);
-	c->tok = c->host->scratch(c->x, n_pair * sizeof *c->tok);
-	c->weight = c->host->scratch(c->x, n_pair * sizeof *c->weight);
-	if (!c->start || !c->tok || !c->weight)
-		return -ENOMEM;
-	rc = moe_group(c);
-	if (rc)
-		return rc;
-	c->g = c->host->scratch(c->x, (size_t)c->n_max * inter * sizeof *c->g);
-	c->u = c->host->scratch(c->x, (size_t)c->n_max * inter * sizeof *c->u);
-	c->scale = c->host->scratch(c->x, (size_t)(c->n_max * avx2_act_scales(&h)) * sizeof *c->scale);
-	if (a->n_shared > 0)
-		c->shared = c->host->scratch(c->x, (size_t)a->n_tok * (size_t)a->dim * sizeof *c->shared);
-	if (!c->g || !c->u || !c->scale || (a->n_shared > 0 && !c->shared))
-		return -ENOMEM;
-	return moe_activations(c);
+	if (!dsv4_weight_ok(&e->e->w1, a->inter, a->dim) || !dsv4_weight_ok(&e->e->w2, a->dim, a->inter) ||
+	    !dsv4_weight_ok(&e->e->w3, a->inter, a->dim))
+		return -EINVAL;
+	*to = *e;
+	rc = avx2_act_take(x, host, avx2_act_form(a->act, &e->e->w2), e->n, 1, a->inter, &to->h);
+	if (rc == 0)
+		rc = moe_tokens(x, host, c, &e->e->w1);
+	return rc ? rc : moe_tokens(x, host, c, &e->e->w3);
 }
 
-static int moe_expert_ok(const struct dsv4_moe_experts *a, const struct dsv4_expert *e)
+static int moe_add_all(struct dsv4_exec *x, const struct dsv4_host *host, struct moe_call *c)
 {
-	return avx2_weight_ok(&e->w1, a->inter, a->dim) && avx2_weight_ok(&e->w2, a->dim, a->inter) &&
-	       avx2_weight_ok(&e->w3, a->inter, a->dim);
+	const struct dsv4_moe_experts *a = c->a;
+	const int64_t *start = c->pairs.start;
+	int rc = 0;
+
+	c->expert = host->scratch(x, (size_t)(x86_min((int64_t)a->n_tok * a->k, a->n_expert) + a->n_shared) *
+				     sizeof *c->expert);
+	if (!c->expert)
+		return -ENOMEM;
+	for (int32_t e = 0; e < a->n_expert && rc == 0; e++)
+		if (start[e] < start[e + 1])
+			rc = moe_add(x, host, c, &(struct moe_expert){
+				.e = &a->expert[e], .packed = dsv4_packed_take(a, e), .n = start[e + 1] - start[e],
+				.tok = c->pairs.tok + start[e], .weight = c->pairs.weight + start[e] });
+	c->n_chosen = c->n;
+	for (int32_t e = 0; e < a->n_shared && rc == 0; e++)
+		rc = moe_add(x, host, c, &(struct moe_expert){ .e = &a->shared[e], .n = a->n_tok });
+	return rc;
 }
 
 int avx2_moe_experts(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_experts *a)
 {
-	size_t bytes = (size_t)a->n_tok * (size_t)a->dim * sizeof *a->y;
-	struct moe_call c = { .x = x, .host = host, .a = a };
+	struct moe_call c = { .a = a, .vnni = x86_has_vnni(host) };
 	int rc;
 
 	if (a->size < sizeof *a || a->n_tok < 0 || a->dim < 1 || a->inter < 1 || a->n_expert < 1 || a->k < 1)
 		return -EINVAL;
 	if (a->n_tok == 0)
 		return 0;
-	rc = moe_prepare(&c);
+	if (a->n_shared > 0) {
+		c.shared = host->scratch(x, (size_t)a->n_tok * (size_t)a->dim * sizeof *c.shared);
+		if (!c.shared)
+			return -ENOMEM;
+	}
+	rc = x86_moe_pairs(x, host, a, &c.pairs);
+	if (rc == 0)
+		rc = moe_add_all(x, host, &c);
 	if (rc)
 		return rc;
-	memset(a->y, 0, bytes);
-	for (int32_t e = 0; e < a->n_expert; e++) {
-		int64_t at = c.start[e], n = c.start[e + 1] - at;
-
-		if (n == 0)
-			continue;
-		if (!moe_expert_ok(a, &a->expert[e]))
-			return -EINVAL;
-		moe_run(&c, &(struct moe_job){ a, &a->expert[e], n, c.tok + at, c.weight + at, c.g, c.u },
-			a->y);
-	}
-	if (c.shared)
-		memset(c.shared, 0, bytes);
-	for (int32_t e = 0; e < a->n_shared; e++) {
-		if (!moe_expert_ok(a, &a->shared[e]))
-			return -EINVAL;
-		moe_run(&c, &(struct moe_job){ a, &a->shared[e], a->n_tok, NULL, NULL, c.g, c.u }, c.shared);
-	}
-	host->parallel_for(x, a->n_tok, MOE_GRAIN, moe_finish_slice, &c);
+	c.n_block = (a->inter + AVX2_ACT_COLS - 1) / AVX2_ACT_COLS;
+	c.n_panel = (a->dim + AVX2_PANEL - 1) / AVX2_PANEL;
+	c.down = 1 + x86_min(c.n_panel / (4 * host->n_threads(x)), a->n_tok < MOE_MANY ? MOE_DOWN - 1 : MOE_DOWN_MANY - 1);
+	host->parallel_for(x, c.n * c.n_block, 1, moe_up_slice, &c);
+	host->parallel_for(x, (c.n_panel + c.down - 1) / c.down, 1, moe_down_slice, &c);
 	return 0;
 }

@@ -10,4 +10,7 @@
 #include "plugins/ops.def"
 #undef OP
 
+/* Has this CPU AVX512_BF16 and AVX512_VBMI, which functions of their own use? 0 before open(). */
+int avx512_has_bf16(const struct dsv4_host *host);
+
 #endif

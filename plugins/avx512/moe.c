@@ -1,134 +1,36 @@
 /* SPDX-License-Identifier: MIT
- * moe.c - choose experts and their weights; run the chosen and the shared ones. doc/format.md 3.7.
+ * moe.c - the gate's products; the chosen experts and the shared ones. doc/format.md 3.7.
  * Threads: engine calls, pool runs slices. Locks: none.
  *
  * Experts run one after the other in rising id over all tokens that chose them, each adding to y, so a
  * token's sum has the order of its ids; then out_scale, then the shared experts. Inside, linear.c's order. */
 #include "plugins/avx512/avx512.h"
 #include "plugins/avx512/linear.h"
-#include "plugins/avx512/select.h"
+#include "plugins/avx512/moe.h"
 #include "plugins/avx512/vec.h"
 
 #include <errno.h>
 
 #define MOE_GRAIN 8 /* rows per slice */
 
-/* ---- routing ---- */
-
-struct moe_route_call {
-	const struct dsv4_moe_route *a;
-	float *s;      /* [n_tok][n_expert] gate . x, then sqrt(softplus()) of it */
-	float *choice; /* [n_tok][n_expert] what experts are chosen by; learned layers */
-};
-
-/* log(1 + e^z), which is z to the last bit above 20 */
-static float moe_softplus(float z)
-{
-	return z > 20.0f ? z : log1pf(expf(z));
-}
-
-/* What the experts are chosen by; avx512_select() ranks NaN below everything. */
-static void moe_choice(const float *s, const float *bias, int32_t n, float *v)
-{
-	for (int32_t e = 0; e < n; e += AVX512_LANES) {
-		__m512 x = avx512_load(s + e, n - e);
-
-		if (bias)
-			x = _mm512_add_ps(x, avx512_load(bias + e, n - e));
-		avx512_store(v + e, n - e, x);
-	}
-}
-
-static void moe_sort(int32_t *ids, int n)
-{
-	for (int i = 1; i < n; i++)
-		for (int j = i; j > 0 && ids[j] < ids[j - 1]; j--) {
-			int32_t id = ids[j];
-
-			ids[j] = ids[j - 1];
-			ids[j - 1] = id;
-		}
-}
-
-static void moe_route_slice(void *arg, int64_t begin, int64_t end)
-{
-	const struct moe_route_call *c = arg;
-	const struct dsv4_moe_route *a = c->a;
-
-	for (int64_t t = begin; t < end; t++) {
-		float *s = c->s + t * a->n_expert, *weight = a->weight + t * a->k, sum = 0;
-		int32_t *ids = a->ids + t * a->k;
-
-		for (int32_t e = 0; e < a->n_expert; e++)
-			s[e] = sqrtf(moe_softplus(s[e]));
-		if (a->table) {
-			moe_sort(ids, a->k);
-		} else {
-			moe_choice(s, a->bias, a->n_expert, c->choice + t * a->n_expert);
-			avx512_select(c->choice + t * a->n_expert, a->n_expert, a->k, ids);
-		}
-		for (int i = 0; i < a->k; i++)
-			sum += s[ids[i]];
-		for (int i = 0; i < a->k; i++)
-			weight[i] = s[ids[i]] / sum * a->scaling;
-	}
-}
-
-/* Copies the table's rows of the tokens into ids. -EINVAL for an id that is no expert. */
-static int moe_look_up(const struct dsv4_moe_route *a)
-{
-	const char *table = (const char *)a->table;
-	int64_t id;
-
-	for (int64_t t = 0; t < a->n_tok; t++)
-		for (int64_t i = 0; i < a->k; i++) {
-			memcpy(&id, table + ((int64_t)a->token[t] * a->k + i) * (int64_t)sizeof id,
-			       sizeof id);
-			if (a->token[t] < 0 || id < 0 || id >= a->n_expert)
-				return -EINVAL;
-			a->ids[t * a->k + i] = (int32_t)id;
-		}
-	return 0;
-}
-
 int avx512_moe_route(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_route *a)
 {
 	struct avx512_act act = { .n_group = 1, .n = a->n_tok, .cols = a->dim, .x = a->x, .ldx = a->dim };
 	struct avx512_product p = { .w = a->gate, .a = &act, .n = a->n_tok, .ldy = a->n_expert };
-	struct moe_route_call c = { .a = a };
-	size_t n = (size_t)a->n_tok * (size_t)a->n_expert;
 
 	if (a->size < sizeof *a || a->n_tok < 0 || a->k < 1 || a->k > a->n_expert ||
-	    !avx512_weight_ok(a->gate, a->n_expert, a->dim))
+	    !dsv4_weight_ok(a->gate, a->n_expert, a->dim))
 		return -EINVAL;
 	if (a->n_tok == 0)
 		return 0;
-	if (a->table && moe_look_up(a))
-		return -EINVAL;
-	p.y = c.s = host->scratch(x, n * sizeof *c.s);
-	if (!a->table)
-		c.choice = host->scratch(x, n * sizeof *c.choice);
-	if (!c.s || (!a->table && !c.choice))
+	p.y = host->scratch(x, (size_t)a->n_tok * (size_t)a->n_expert * sizeof *p.y);
+	if (!p.y)
 		return -ENOMEM;
 	avx512_product_run(x, host, &p);
-	host->parallel_for(x, a->n_tok, MOE_GRAIN, moe_route_slice, &c);
-	return 0;
+	return x86_moe_choose(x, host, a, p.y);
 }
 
 /* ---- experts ---- */
-
-struct moe_call {
-	struct dsv4_exec *x;
-	const struct dsv4_host *host;
-	const struct dsv4_moe_experts *a;
-	struct avx512_act plain, rounded; /* the tokens, for weights of either kind */
-	int64_t *start;                /* [n_expert + 1] where each expert's part of `tok` begins */
-	int32_t *tok;                  /* [n_tok * k] tokens of each expert, rising */
-	float *weight;                 /* [n_tok * k] their weights */
-	int64_t n_max;                 /* most tokens of any expert, the shared ones included */
-	float *g, *u, *scale;          /* [n_max][inter] twice, [n_max][scales] */
-	float *shared;                 /* [n_tok][dim] */
-};
 
 /* One expert over some tokens. */
 struct moe_job {
@@ -140,61 +42,22 @@ struct moe_job {
 	float *g, *u;        /* [n][inter] */
 };
 
-/* Sorts the (token, choice) pairs by expert, tokens rising within each. */
-static int moe_group(struct moe_call *c)
-{
-	const struct dsv4_moe_experts *a = c->a;
-	int64_t n_pair = (int64_t)a->n_tok * a->k, n = 0;
-
-	for (int64_t i = 0; i < n_pair; i++)
-		if (a->ids[i] < 0 || a->ids[i] >= a->n_expert)
-			return -EINVAL;
-	memset(c->start, 0, (size_t)(a->n_expert + 1) * sizeof *c->start);
-	for (int64_t i = 0; i < n_pair; i++)
-		c->start[a->ids[i] + 1]++;
-	c->n_max = a->n_shared > 0 ? a->n_tok : 0;
-	for (int32_t e = 0; e <= a->n_expert; e++) {
-		c->n_max = c->start[e] > c->n_max ? c->start[e] : c->n_max;
-		n += c->start[e];
-		c->start[e] = n;
-	}
-	/* start[e] is where e begins, and moves to its end, where e + 1 began: shift back after. */
-	for (int64_t i = 0; i < n_pair; i++) {
-		int64_t at = c->start[a->ids[i]]++;
-
-		c->tok[at] = (int32_t)(i / a->k);
-		c->weight[at] = a->weight[i];
-	}
-	memmove(c->start + 1, c->start, (size_t)a->n_expert * sizeof *c->start);
-	c->start[0] = 0;
-	return 0;
-}
-
-/* g := weight * silu(g) * u, both clamped first. NaN passes the clamps: min and max give their second operand
- * when one is NaN. */
 static void moe_gate_slice(void *arg, int64_t begin, int64_t end)
 {
 	const struct moe_job *j = arg;
-	__m512 limit = _mm512_set1_ps(j->a->limit > 0 ? j->a->limit : INFINITY);
-	__m512 least = _mm512_xor_ps(limit, _mm512_set1_ps(-0.0f));
 	int64_t n = j->a->inter;
 
-	for (int64_t i = begin; i < end; i++) {
-		float *g = j->g + i * n, *u = j->u + i * n;
-		__m512 weight = _mm512_set1_ps(j->weight ? j->weight[i] : 1.0f);
-
+	for (int64_t i = begin; i < end; i++)
 		for (int64_t d = 0; d < n; d += AVX512_LANES) {
-			__m512 gate = _mm512_min_ps(limit, avx512_load(g + d, n - d));
-			__m512 up = _mm512_max_ps(least, _mm512_min_ps(limit, avx512_load(u + d, n - d)));
-			__m512 v = _mm512_mul_ps(_mm512_mul_ps(gate, avx512_sigmoid(gate)), up);
+			float *g = j->g + i * n + d;
 
-			avx512_store(g + d, n - d, _mm512_mul_ps(weight, v));
+			avx512_store(g, n - d, x86_moe_gate(avx512_load(g, n - d), avx512_load(j->u + i * n + d, n - d),
+							    j->weight ? j->weight[i] : 1.0f, j->a->limit));
 		}
-	}
 }
 
 /* Adds the expert's output to rows of y. */
-static void moe_run(const struct moe_call *c, const struct moe_job *j, float *y)
+static void moe_run(const struct avx512_moe *c, const struct moe_job *j, float *y)
 {
 	const struct dsv4_moe_experts *a = c->a;
 	const struct dsv4_weight *w1 = &j->e->w1, *w2 = &j->e->w2, *w3 = &j->e->w3;
@@ -202,13 +65,13 @@ static void moe_run(const struct moe_call *c, const struct moe_job *j, float *y)
 	struct moe_job job = *j;
 
 	avx512_product_run(c->x, c->host, &(struct avx512_product){
-		.w = w1, .a = avx512_act_wanted(a->act, w1) ? &c->rounded : &c->plain, .n = j->n,
+		.w = w1, .a = dsv4_weight_rounds(w1, a->act) ? &c->rounded : &c->plain, .n = j->n,
 		.from = j->tok, .y = j->g, .ldy = a->inter });
 	avx512_product_run(c->x, c->host, &(struct avx512_product){
-		.w = w3, .a = avx512_act_wanted(a->act, w3) ? &c->rounded : &c->plain, .n = j->n,
+		.w = w3, .a = dsv4_weight_rounds(w3, a->act) ? &c->rounded : &c->plain, .n = j->n,
 		.from = j->tok, .y = j->u, .ldy = a->inter });
 	c->host->parallel_for(c->x, j->n, MOE_GRAIN, moe_gate_slice, &job);
-	if (avx512_act_wanted(a->act, w2))
+	if (dsv4_weight_rounds(w2, a->act))
 		avx512_act_round(c->x, c->host, &h, j->g, c->scale);
 	avx512_product_run(c->x, c->host, &(struct avx512_product){
 		.w = w2, .a = &h, .n = j->n, .to = j->tok, .accumulate = 1, .y = y, .ldy = a->dim });
@@ -216,7 +79,7 @@ static void moe_run(const struct moe_call *c, const struct moe_job *j, float *y)
 
 static void moe_finish_slice(void *arg, int64_t begin, int64_t end)
 {
-	const struct moe_call *c = arg;
+	const struct avx512_moe *c = arg;
 	__m512 scale = _mm512_set1_ps(c->a->out_scale);
 	int64_t stop = end * c->a->dim;
 
@@ -230,7 +93,7 @@ static void moe_finish_slice(void *arg, int64_t begin, int64_t end)
 }
 
 /* The tokens as both kinds of weight see them. */
-static int moe_activations(struct moe_call *c)
+static int moe_activations(struct avx512_moe *c)
 {
 	const struct dsv4_moe_experts *a = c->a;
 	float *q, *scale;
@@ -247,22 +110,16 @@ static int moe_activations(struct moe_call *c)
 	return 0;
 }
 
-/* Groups the pairs, then takes the memory that depends on the groups. */
-static int moe_prepare(struct moe_call *c)
+/* The memory that depends on the groups. */
+static int moe_prepare(struct avx512_moe *c)
 {
 	const struct dsv4_moe_experts *a = c->a;
-	size_t n_pair = (size_t)a->n_tok * (size_t)a->k, inter = (size_t)a->inter;
+	size_t inter = (size_t)a->inter;
 	struct avx512_act h = { .n_group = 1, .cols = a->inter };
-	int rc;
 
-	c->start = c->host->scratch(c->x, ((size_t)a->n_expert + 1) * sizeof *c->start);
-	c->tok = c->host->scratch(c->x, n_pair * sizeof *c->tok);
-	c->weight = c->host->scratch(c->x, n_pair * sizeof *c->weight);
-	if (!c->start || !c->tok || !c->weight)
-		return -ENOMEM;
-	rc = moe_group(c);
-	if (rc)
-		return rc;
+	c->n_max = a->n_shared > 0 ? a->n_tok : 0;
+	for (int32_t e = 0; e < a->n_expert; e++)
+		c->n_max = avx512_max(c->n_max, c->pairs.start[e + 1] - c->pairs.start[e]);
 	c->g = c->host->scratch(c->x, (size_t)c->n_max * inter * sizeof *c->g);
 	c->u = c->host->scratch(c->x, (size_t)c->n_max * inter * sizeof *c->u);
 	c->scale = c->host->scratch(c->x, (size_t)(c->n_max * avx512_act_scales(&h)) * sizeof *c->scale);
@@ -273,43 +130,53 @@ static int moe_prepare(struct moe_call *c)
 	return moe_activations(c);
 }
 
-static int moe_expert_ok(const struct dsv4_moe_experts *a, const struct dsv4_expert *e)
+int avx512_moe_expert_ok(const struct dsv4_moe_experts *a, const struct dsv4_expert *e)
 {
-	return avx512_weight_ok(&e->w1, a->inter, a->dim) && avx512_weight_ok(&e->w2, a->dim, a->inter) &&
-	       avx512_weight_ok(&e->w3, a->inter, a->dim);
+	return dsv4_weight_ok(&e->w1, a->inter, a->dim) && dsv4_weight_ok(&e->w2, a->dim, a->inter) &&
+	       dsv4_weight_ok(&e->w3, a->inter, a->dim);
+}
+
+/* Experts one after the other. */
+static int moe_each(struct avx512_moe *c)
+{
+	const struct dsv4_moe_experts *a = c->a;
+	size_t bytes = (size_t)a->n_tok * (size_t)a->dim * sizeof *a->y;
+	int rc = moe_prepare(c);
+
+	if (rc)
+		return rc;
+	memset(a->y, 0, bytes);
+	for (int32_t e = 0; e < a->n_expert; e++) {
+		int64_t at = c->pairs.start[e], n = c->pairs.start[e + 1] - at;
+
+		if (n == 0)
+			continue;
+		if (!avx512_moe_expert_ok(a, &a->expert[e]))
+			return -EINVAL;
+		moe_run(c, &(struct moe_job){ a, &a->expert[e], n, c->pairs.tok + at, c->pairs.weight + at, c->g, c->u }, a->y);
+	}
+	if (c->shared)
+		memset(c->shared, 0, bytes);
+	for (int32_t e = 0; e < a->n_shared; e++) {
+		if (!avx512_moe_expert_ok(a, &a->shared[e]))
+			return -EINVAL;
+		moe_run(c, &(struct moe_job){ a, &a->shared[e], a->n_tok, NULL, NULL, c->g, c->u }, c->shared);
+	}
+	c->host->parallel_for(c->x, a->n_tok, MOE_GRAIN, moe_finish_slice, c);
+	return 0;
 }
 
 int avx512_moe_experts(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_experts *a)
 {
-	size_t bytes = (size_t)a->n_tok * (size_t)a->dim * sizeof *a->y;
-	struct moe_call c = { .x = x, .host = host, .a = a };
+	struct avx512_moe c = { .x = x, .host = host, .a = a };
 	int rc;
 
 	if (a->size < sizeof *a || a->n_tok < 0 || a->dim < 1 || a->inter < 1 || a->n_expert < 1 || a->k < 1)
 		return -EINVAL;
 	if (a->n_tok == 0)
 		return 0;
-	rc = moe_prepare(&c);
+	rc = x86_moe_pairs(x, host, a, &c.pairs);
 	if (rc)
 		return rc;
-	memset(a->y, 0, bytes);
-	for (int32_t e = 0; e < a->n_expert; e++) {
-		int64_t at = c.start[e], n = c.start[e + 1] - at;
-
-		if (n == 0)
-			continue;
-		if (!moe_expert_ok(a, &a->expert[e]))
-			return -EINVAL;
-		moe_run(&c, &(struct moe_job){ a, &a->expert[e], n, c.tok + at, c.weight + at, c.g, c.u },
-			a->y);
-	}
-	if (c.shared)
-		memset(c.shared, 0, bytes);
-	for (int32_t e = 0; e < a->n_shared; e++) {
-		if (!moe_expert_ok(a, &a->shared[e]))
-			return -EINVAL;
-		moe_run(&c, &(struct moe_job){ a, &a->shared[e], a->n_tok, NULL, NULL, c.g, c.u }, c.shared);
-	}
-	host->parallel_for(x, a->n_tok, MOE_GRAIN, moe_finish_slice, &c);
-	return 0;
+	return avx512_moe_fp4_wanted(host, a) ? avx512_moe_fp4(&c) : moe_each(&c);
 }

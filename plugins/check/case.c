@@ -22,7 +22,7 @@ const struct case_op *const case_ops[DSV4_N_OP] = {
 const char *case_values_name(enum case_values v)
 {
 	static const char *const names[CASE_N_VALUES] = {
-		[CASE_BIG] = "big",
+		[CASE_BIG] = "big",	      [CASE_FP4] = "fp4",
 		[CASE_PLAIN] = "plain",	      [CASE_ZERO] = "zero",   [CASE_SIGNED_ZERO] = "signed zero",
 		[CASE_DENORMAL] = "denormal", [CASE_LARGE] = "large", [CASE_HUGE] = "huge",
 		[CASE_MIXED] = "mixed",	      [CASE_NAN] = "nan",
@@ -113,6 +113,9 @@ static float case_value(struct check_case *c, enum case_values v, float scale)
 		return case_uniform(c, -1e15f, 1e15f) * scale;
 	case CASE_HUGE:
 		return case_below(c, 4) ? case_uniform(c, -scale, scale) : case_uniform(c, -1, 1) * FLT_MAX;
+	case CASE_FP4:
+		return dsv4_e2m1_to_f32((uint8_t)case_below(c, 16)) *
+		       (case_below(c, 3000) ? (float)(1 << case_below(c, 3)) : 0x1p-12f);
 	case CASE_MIXED:
 		return case_exponent(c, -30, 30) * scale;
 	case CASE_NAN:
@@ -124,16 +127,23 @@ static float case_value(struct check_case *c, enum case_values v, float scale)
 
 /* ---- buffers ---- */
 
+int case_guard(const struct check_case *c, struct guard *g, size_t size, size_t skew)
+{
+	return c->memory ? guard_new_from(g, size, skew, c->memory) : guard_new(g, size, skew, c->place);
+}
+
 void *case_alloc(struct check_case *c, size_t bytes, size_t align)
 {
 	size_t skew = case_next(c) % 4 * 16 + align % 64;
 	struct guard *g;
 
+	if (align == 64)
+		skew = 0;
 	if (c->rc)
 		return NULL;
 	c->buf = mem_grow(c->buf, (size_t)c->n_buf + 1, sizeof *c->buf);
 	g = &c->buf[c->n_buf];
-	c->rc = guard_new(g, bytes, skew, c->place);
+	c->rc = case_guard(c, g, bytes, skew);
 	if (c->rc)
 		return NULL;
 	c->n_buf++;
@@ -282,7 +292,7 @@ int case_n_tok(struct check_case *c, const struct case_spec *s, int n, int most)
 
 float case_step(enum dsv4_round r)
 {
-	return r == DSV4_ROUND_BF16 ? 0x1p-8f : r == DSV4_ROUND_FP8 ? 0x1p-3f : r == DSV4_ROUND_FP4 ? 0.5f : 0;
+	return r == DSV4_ROUND_BF16 ? 0x1p-7f : r == DSV4_ROUND_FP8 ? 0x1p-3f : r == DSV4_ROUND_FP4 ? 0.5f : 0;
 }
 
 int case_slice_seqs(const struct dsv4_seq *seq, int n_seq, int64_t t0, int64_t n, struct dsv4_seq *mem)

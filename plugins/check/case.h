@@ -26,6 +26,7 @@ enum case_values {
 	CASE_DENORMAL,  /* magnitudes about 2^-130 */
 	CASE_LARGE,     /* up to 1e15 * scale: squares still sum */
 	CASE_HUGE,      /* up to the largest float: sums overflow; only for entries of the same bits */
+	CASE_FP4,       /* e2m1 values times 1, 2 or 4, and one in thousands far less: most rows are small integers */
 	CASE_MIXED,     /* exponents over 2^-30..2^30, so that cancellation and order show */
 	CASE_NAN,       /* plain, one in eight NaN; where the op's contract speaks of NaN */
 	CASE_N_VALUES
@@ -56,6 +57,7 @@ struct check_case {
 	int rc;             /* 0 or -ENOMEM */
 	uint64_t rng;
 	enum guard_place place;
+	const struct guard_memory *memory; /* of buffers without fences; NULL: malloc */
 	struct guard *buf;  /* [n_buf] */
 	int n_buf;
 };
@@ -69,6 +71,7 @@ struct case_spec {
 	bool quick;
 	bool odd;                      /* also make the cases whose sizes are no shape's */
 	int n_tok;                     /* for bench: so many tokens */
+	bool packed;                   /* for bench: with repacked copies of weights that have such a form */
 };
 
 #define CASE_SKIP 1
@@ -83,8 +86,8 @@ struct case_op {
 	/* Makes *a, a case's arguments with output pointers set, the call for its tokens [t0, t0 + n) alone (rows of
 	 * op_rows()), by moving pointers. mem [CASE_MAX_SEQ] is for the sequences that stay in it. */
 	void (*slice)(union case_args *a, int64_t t0, int64_t n, struct dsv4_seq *mem);
-	/* Bytes that a call must read at least, and floating-point operations (a multiply-add is two). */
-	void (*cost)(const union case_args *a, double *ret_bytes, double *ret_flops);
+	/* Takes the repacked copies of weights out of *a; were there any? NULL: the op knows none. */
+	bool (*native)(union case_args *a);
 	/* For outputs that are sets: the value `id` of row t was ranked by, in double; two ids whose values lie
 	 * within the entry's rounding may stand for each other. NaN when it is no id. NULL: the sets must be
 	 * equal. */
@@ -101,6 +104,8 @@ extern const struct case_op case_linear, case_rms_norm, case_rope, case_hc_pre, 
 
 /* An empty case; its buffers will be guarded at `place`. */
 void case_init(struct check_case *c, uint64_t seed, enum guard_place place);
+/* Guarded memory of the kind that c's buffers have. -ENOMEM. */
+int case_guard(const struct check_case *c, struct guard *g, size_t size, size_t skew);
 void case_fini(struct check_case *c);
 /* Remembers what all buffers hold, so that a change shows. 0 or c->rc. */
 int case_keep(struct check_case *c);
@@ -113,7 +118,7 @@ float case_uniform(struct check_case *c, float lo, float hi); /* [lo, hi) */
 
 /* ---- input buffers; NULL and c->rc when memory is short, which the fillers below pass over ---- */
 
-/* `align`: the address is a multiple of it, and, fences apart, of no more. 0 bytes: a pointer that must not be
+/* `align`: the address is a multiple of it (of 64 if the size is, too), and, fences apart and 64, of no more. 0 bytes: a pointer that must not be
  * read. */
 void *case_alloc(struct check_case *c, size_t bytes, size_t align);
 float *case_floats(struct check_case *c, int64_t n, enum case_values v, float scale);
@@ -137,7 +142,7 @@ bool case_wanted(const struct case_spec *s, bool odd, bool quick, enum case_valu
  * CASE_MAX_DECODE. */
 int case_n_tok(struct check_case *c, const struct case_spec *s, int n, int most);
 
-/* Relative step of rounding to a format: NONE 0, BF16 2^-8, FP8 2^-3, FP4 2^-1. */
+/* Step from one value of a format to the next, of 1: NONE 0, BF16 2^-7, FP8 2^-3, FP4 2^-1. */
 float case_step(enum dsv4_round r);
 /* Cuts sequences to the tokens [t0, t0 + n) of their batch: fills mem, returns how many stay. */
 int case_slice_seqs(const struct dsv4_seq *seq, int n_seq, int64_t t0, int64_t n, struct dsv4_seq *mem);

@@ -225,7 +225,10 @@ static int case_attn_make(struct check_case *c, const struct case_spec *s, int i
 				 .window = r->dim ? r->window : s->shape->window };
 	if (a->n_head < 1 || a->dim < 1 || a->window < 1 || !case_attn_wanted(s, r))
 		return CASE_SKIP;
-	c->step = r->bf16 ? case_step(DSV4_ROUND_BF16) : 0;
+	/* A score on the other side of an edge, of 4 to 8 where it counts, moves its weight by a quarter of that step at
+	 * most, and all of its head by about twice as much. */
+	c->step = r->bf16 ? 2 * case_step(DSV4_ROUND_BF16) : 0;
+	c->spread = a->dim;
 	case_attn_fill(c, &p, r->rows, most, r->sink);
 	case_name(c, "%d seq of %lld tok, %d x %d, window %d, ratio %d, %s, %s%s, %s", n_seq, (long long)p.n_tok,
 		a->n_head, a->dim, a->window, r->ratio, rows[r->rows], sinks[r->sink], r->bf16 ? "bf16" : "fp32",
@@ -263,32 +266,9 @@ static void case_attn_slice(union case_args *u, int64_t t0, int64_t n, struct ds
 	}
 }
 
-static void case_attn_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_attn *a = &u->attn;
-	double rows = 0, entries = 0;
-
-	for (int32_t i = 0; i < a->n_seq; i++) {
-		const struct dsv4_seq *s = &a->seq[i];
-		int64_t chosen = 0, end = s->pos0 + s->n_tok, last = s->tok0 + s->n_tok - 1;
-
-		for (int64_t t = s->tok0; t <= last; t++) {
-			int64_t pos = s->pos0 + t - s->tok0, n = a->rows ? a->count[t] : case_attn_visible(s, t);
-
-			chosen += n;
-			entries += (double)n + (double)(pos + 1 < a->window ? pos + 1 : a->window);
-		}
-		rows += (double)(chosen < s->kv.n ? chosen : s->kv.n);
-		rows += (double)(end < a->window + s->n_tok - 1 ? end : a->window + s->n_tok - 1);
-	}
-	*ret_bytes = 4 * a->dim * (rows + (double)a->n_tok * a->n_head);
-	*ret_flops = 4 * entries * a->n_head * a->dim;
-}
-
 const struct case_op case_attn = {
 	.n = mem_countof(case_attn_table),
 	.make = case_attn_make,
 	.bench = case_attn_bench,
 	.slice = case_attn_slice,
-	.cost = case_attn_cost,
 };

@@ -113,19 +113,9 @@ static void case_compress_slice(union case_args *u, int64_t t0, int64_t n, struc
 	a->first_absent = a->first_absent && t0 == 0;
 }
 
-static void case_compress_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_compress *a = &u->compress;
-	double halves = a->overlap ? 2 : 1, rows = (a->n_out + halves - 1) * a->ratio;
-
-	*ret_bytes = 8.0 * rows * halves * a->dim;
-	*ret_flops = 5.0 * a->n_out * halves * a->ratio * a->dim;
-}
-
 const struct case_op case_compress = {
 	.n = mem_countof(case_compress_table),
 	.make = case_compress_make,
 	.bench = case_compress_bench,
 	.slice = case_compress_slice,
-	.cost = case_compress_cost,
 };

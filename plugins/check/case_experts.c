@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * case_experts.c - cases of moe_experts: every weight format, shared experts in another, experts nobody chose.
+ * case_experts.c - cases of moe_experts: every weight format, shared experts in another, experts nobody chose, FP4 of
+ * which some is repacked.
  * Threads: one per case. Locks: none. */
 #include "plugins/check/case_matrix.h"
 #include "engine/base/mem.h"
+#include "plugins/dsv4_rows16.h"
 
 #include <math.h>
 
@@ -12,6 +14,9 @@ enum case_experts_who {
 	CASE_EXPERTS_LAST,
 	CASE_EXPERTS_TURNS   /* k in a row from another one on per token; some have one token, some none */
 };
+
+/* Which matrices have a repacked copy. */
+enum case_experts_packed { CASE_EXPERTS_NATIVE, CASE_EXPERTS_ALL, CASE_EXPERTS_SOME };
 
 /* n_expert 0: the shape's experts, dim and k; inter is the shape's but no more than given. k -1: all. shared_fmt: of
  * the shared experts, which need not be the routed ones'; DSV4_N_WFMT: theirs. */
@@ -85,6 +90,51 @@ static const struct dsv4_expert *case_experts_array(struct check_case *c, enum d
 	return e;
 }
 
+static const void *case_experts_pack_one(struct check_case *c, const struct dsv4_weight *w)
+{
+	size_t panel = dsv4_rows16_panel_size(w->cols);
+	uint8_t *p = case_alloc(c, dsv4_rows16_size(w->rows, w->cols), 64);
+
+	for (int64_t i = 0; !c->rc && i < dsv4_rows16_panels(w->rows); i++)
+		dsv4_rows16_pack(w, i, p + (size_t)i * panel);
+	return p;
+}
+
+/* Repacked copies of the experts of case_experts_array(), if they are FP4. */
+static void case_experts_pack(struct check_case *c, enum case_experts_packed how, int n_distinct)
+{
+	struct dsv4_moe_experts *a = &c->args.moe_experts;
+	struct dsv4_packed *p;
+
+	if (how == CASE_EXPERTS_NATIVE || c->rc || a->expert[0].w1.fmt != DSV4_W_FP4)
+		return;
+	p = case_alloc(c, (size_t)a->n_expert * sizeof *p, _Alignof(struct dsv4_packed));
+	for (int32_t i = 0; p && i < a->n_expert; i++) {
+		int64_t which = how == CASE_EXPERTS_ALL ? 7 : case_below(c, 8);
+
+		p[i] = (struct dsv4_packed){ 0 };
+		if (i >= n_distinct) {
+			p[i] = p[i % n_distinct];
+			continue;
+		}
+		if (which & 1)
+			p[i].w1 = case_experts_pack_one(c, &a->expert[i].w1);
+		if (which & 2)
+			p[i].w2 = case_experts_pack_one(c, &a->expert[i].w2);
+		if (which & 4)
+			p[i].w3 = case_experts_pack_one(c, &a->expert[i].w3);
+	}
+	a->packed = p;
+}
+
+static bool case_experts_native(union case_args *u)
+{
+	bool was = u->moe_experts.packed;
+
+	u->moe_experts.packed = NULL;
+	return was;
+}
+
 /* k rising ids of token t. */
 static void case_experts_choose(struct check_case *c, enum case_experts_who who, int32_t t, int32_t *ids)
 {
@@ -119,13 +169,16 @@ static void case_experts_tokens(struct check_case *c, enum case_experts_who who,
 
 static bool case_experts_wanted(const struct case_spec *s, const struct case_experts_row *r)
 {
-	return case_wanted(s, r->n_expert != 0, r->quick, r->values) && (s->phase != DSV4_DECODE || r->n_tok <= CASE_MAX_DECODE) &&
+	return case_wanted(s, r->n_expert != 0, r->quick, r->values) &&
+	       (s->phase != DSV4_DECODE || r->n_tok <= CASE_MAX_DECODE) &&
 	       (!r->f32_scale || s->wfmt == DSV4_W_FP8);
 }
 
 static int case_experts_make(struct check_case *c, const struct case_spec *s, int i)
 {
 	const struct case_experts_row *r = &case_experts_table[i];
+	/* of four rows one has none, one all: what kind a row is otherwise does not matter to that */
+	enum case_experts_packed packed = i % 4 < 2 ? CASE_EXPERTS_SOME : i % 4 == 2 ? CASE_EXPERTS_ALL : CASE_EXPERTS_NATIVE;
 	enum dsv4_wfmt shared = r->shared_fmt == DSV4_N_WFMT ? s->wfmt : r->shared_fmt;
 	struct dsv4_moe_experts *a = &c->args.moe_experts;
 
@@ -147,10 +200,12 @@ static int case_experts_make(struct check_case *c, const struct case_spec *s, in
 	c->step = r->act ? case_step(DSV4_ROUND_FP8) : 0;
 	a->expert = case_experts_array(c, s->wfmt, r->f32_scale, a->n_expert, CASE_EXPERTS_DISTINCT);
 	a->shared = case_experts_array(c, shared, r->f32_scale, a->n_shared, a->n_shared);
+	case_experts_pack(c, packed, CASE_EXPERTS_DISTINCT);
 	case_experts_tokens(c, r->who, r->values);
-	case_name(c, "%d tok, %d of %d experts, %d shared, %d x %d, act %s%s, limit %g, %s", a->n_tok, a->k,
+	case_name(c, "%d tok, %d of %d experts, %d shared, %d x %d, act %s%s%s, limit %g, %s", a->n_tok, a->k,
 		a->n_expert, a->n_shared, a->dim, a->inter, r->act ? "fp8" : "none", r->f32_scale ? ", f32 scales" : "",
-		(double)a->limit, case_values_name(r->values));
+		a->packed ? packed == CASE_EXPERTS_ALL ? ", repacked" : ", some repacked" : "", (double)a->limit,
+		case_values_name(r->values));
 	return c->rc;
 }
 
@@ -170,6 +225,8 @@ static int case_experts_bench(struct check_case *c, const struct case_spec *s)
 					.n_shared = h->shared, .act = DSV4_ACT_FP8, .limit = 10, .out_scale = 1 };
 	a->expert = case_experts_array(c, s->wfmt, false, a->n_expert, fit < 2 ? 2 : fit);
 	a->shared = case_experts_array(c, s->wfmt, false, a->n_shared, a->n_shared);
+	if (s->packed)
+		case_experts_pack(c, CASE_EXPERTS_ALL, fit < 2 ? 2 : fit);
 	case_experts_tokens(c, CASE_EXPERTS_ANY, CASE_PLAIN);
 	return c->rc;
 }
@@ -186,37 +243,11 @@ static void case_experts_slice(union case_args *u, int64_t t0, int64_t n, struct
 	a->weight += t0 * a->k;
 }
 
-static double case_experts_bytes(const struct dsv4_expert *e)
-{
-	return case_matrix_bytes(&e->w1) + case_matrix_bytes(&e->w2) + case_matrix_bytes(&e->w3);
-}
-
-static bool case_experts_chosen(const struct dsv4_moe_experts *a, int32_t e)
-{
-	for (int64_t i = 0; i < (int64_t)a->n_tok * a->k; i++)
-		if (a->ids[i] == e)
-			return true;
-	return false;
-}
-
-static void case_experts_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_moe_experts *a = &u->moe_experts;
-
-	*ret_bytes = 4.0 * a->n_tok * a->dim;
-	for (int32_t e = 0; e < a->n_expert; e++)
-		if (case_experts_chosen(a, e))
-			*ret_bytes += case_experts_bytes(&a->expert[e]);
-	for (int32_t e = 0; e < a->n_shared; e++)
-		*ret_bytes += case_experts_bytes(&a->shared[e]);
-	*ret_flops = 6.0 * a->n_tok * (a->k + a->n_shared) * a->dim * a->inter;
-}
-
 const struct case_op case_moe_experts = {
 	.n = mem_countof(case_experts_table),
 	.make = case_experts_make,
 	.bench = case_experts_bench,
 	.slice = case_experts_slice,
-	.cost = case_experts_cost,
+	.native = case_experts_native,
 	.weighted = true,
 };

@@ -19,7 +19,23 @@ enum case_linear_of {
 enum case_linear_weights {
 	CASE_LINEAR_PLAIN,
 	CASE_LINEAR_SMALL, /* the smallest scales that the format has */
-	CASE_LINEAR_NAN    /* one code, value or scale is NaN */
+	CASE_LINEAR_NAN,   /* one code, value or scale is NaN */
+	CASE_LINEAR_BLOCKS /* E8M0 scales far from all others in a block of its own: tiny, huge but of zeroes, NaN */
+};
+
+/* What is special about some of the tokens: the others' results must not know. */
+enum case_linear_tokens {
+	CASE_LINEAR_ALIKE,
+	CASE_LINEAR_SOME_NAN, /* NaN or infinite in one column */
+	CASE_LINEAR_SOME_HUGE
+};
+
+static const char *const case_linear_weights_name[] = {
+	[CASE_LINEAR_PLAIN] = "", [CASE_LINEAR_SMALL] = ", smallest scales", [CASE_LINEAR_NAN] = ", a NaN weight",
+	[CASE_LINEAR_BLOCKS] = ", blocks of odd scales",
+};
+static const char *const case_linear_tokens_name[] = {
+	[CASE_LINEAR_ALIKE] = "", [CASE_LINEAR_SOME_NAN] = ", some tokens NaN", [CASE_LINEAR_SOME_HUGE] = ", some tokens huge",
 };
 
 /* few: rows of each group made, where the shape gives the sizes. */
@@ -30,69 +46,105 @@ static const struct case_linear_row {
 	bool act, f32_scale, quick;
 	enum case_linear_weights weights;
 	enum case_values values;
+	enum case_linear_tokens tokens;
 } case_linear_table[] = {
 	/* sizes of a model */
-	{ 0, 0, CASE_LINEAR_Q_A, 40, 1, 1, 0, 0, true, false, true, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_Q_A, 40, 1, 8, 0, 0, true, false, true, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_Q_A, 17, 1, 3, 0, 0, false, true, true, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_Q_A, 0, 1, 2, 0, 0, true, false, false, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_Q_B, 200, 1, 5, 0, 0, true, true, false, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_Q_B, 64, 1, 64, 0, 0, true, false, false, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_Q_B, 40, 1, 67, 0, 0, false, false, false, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_O_A, 5, 0, 2, 0, 0, false, false, true, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_O_A, 24, 0, 9, 0, 0, true, false, false, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_O_B, 24, 1, 7, 0, 0, true, false, false, 0, CASE_PLAIN },
-	{ 0, 0, CASE_LINEAR_O_B, 24, 1, 33, 0, 0, true, true, false, 0, CASE_MIXED },
+	{ 0, 0, CASE_LINEAR_Q_A, 40, 1, 1, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_Q_A, 40, 1, 8, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_Q_A, 17, 1, 3, 0, 0, false, true, true, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_Q_A, 0, 1, 2, 0, 0, true, false, false, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_Q_B, 200, 1, 5, 0, 0, true, true, false, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_Q_B, 64, 1, 64, 0, 0, true, false, false, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_Q_B, 40, 1, 67, 0, 0, false, false, false, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_O_A, 5, 0, 2, 0, 0, false, false, true, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_O_A, 24, 0, 9, 0, 0, true, false, false, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_O_B, 24, 1, 7, 0, 0, true, false, false, 0, CASE_PLAIN, 0 },
+	{ 0, 0, CASE_LINEAR_O_B, 24, 1, 33, 0, 0, true, true, false, 0, CASE_MIXED, 0 },
 	/* outputs of thousands, which nothing may clamp */
-	{ 0, 0, CASE_LINEAR_Q_A, 8, 1, 3, 0, 0, true, false, true, 0, CASE_BIG },
+	{ 0, 0, CASE_LINEAR_Q_A, 8, 1, 3, 0, 0, true, false, true, 0, CASE_BIG, 0 },
 	/* sizes of none: tails of every kind of block */
-	{ 1, 1, 0, 0, 1, 1, 0, 0, true, false, true, 0, CASE_PLAIN },
-	{ 3, 7, 0, 0, 1, 4, 3, 2, true, false, true, 0, CASE_PLAIN },
-	{ 5, 17, 0, 0, 1, 6, 1, 3, false, false, true, 0, CASE_PLAIN },
-	{ 129, 33, 0, 0, 1, 2, 5, 1, true, true, true, 0, CASE_PLAIN },
-	{ 127, 130, 0, 0, 1, 3, 0, 1, true, false, true, 0, CASE_PLAIN },
-	{ 260, 255, 0, 0, 1, 5, 1, 0, true, true, true, 0, CASE_PLAIN },
-	{ 17, 385, 0, 0, 1, 8, 0, 0, false, false, true, 0, CASE_PLAIN },
-	{ 16, 1023, 0, 0, 1, 7, 0, 7, true, false, false, 0, CASE_PLAIN },
-	{ 33, 257, 0, 0, 1, 65, 2, 2, true, false, true, 0, CASE_PLAIN },
-	{ 9, 100, 0, 0, 1, 131, 0, 0, false, false, false, 0, CASE_PLAIN },
-	{ 24, 64, 0, 0, 1, 0, 0, 0, true, false, true, 0, CASE_PLAIN },
+	{ 1, 1, 0, 0, 1, 1, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 3, 7, 0, 0, 1, 4, 3, 2, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 5, 17, 0, 0, 1, 6, 1, 3, false, false, true, 0, CASE_PLAIN, 0 },
+	{ 129, 33, 0, 0, 1, 2, 5, 1, true, true, true, 0, CASE_PLAIN, 0 },
+	{ 127, 130, 0, 0, 1, 3, 0, 1, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 260, 255, 0, 0, 1, 5, 1, 0, true, true, true, 0, CASE_PLAIN, 0 },
+	{ 17, 385, 0, 0, 1, 8, 0, 0, false, false, true, 0, CASE_PLAIN, 0 },
+	{ 16, 1023, 0, 0, 1, 7, 0, 7, true, false, false, 0, CASE_PLAIN, 0 },
+	{ 33, 257, 0, 0, 1, 65, 2, 2, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 9, 100, 0, 0, 1, 131, 0, 0, false, false, false, 0, CASE_PLAIN, 0 },
+	{ 24, 64, 0, 0, 1, 0, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
 	/* full tiles of tokens */
-	{ 33, 160, 0, 0, 1, 16, 0, 0, true, false, true, 0, CASE_PLAIN },
-	{ 17, 64, 0, 0, 1, 32, 0, 1, false, false, true, 0, CASE_PLAIN },
-	{ 16, 128, 0, 0, 1, 64, 0, 0, true, false, true, 0, CASE_PLAIN },
-	{ 9, 40, 0, 0, 1, 128, 1, 0, true, false, true, 0, CASE_PLAIN },
+	{ 33, 160, 0, 0, 1, 16, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 17, 64, 0, 0, 1, 32, 0, 1, false, false, true, 0, CASE_PLAIN, 0 },
+	{ 16, 128, 0, 0, 1, 64, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 9, 40, 0, 0, 1, 128, 1, 0, true, false, true, 0, CASE_PLAIN, 0 },
 	/* any number of tokens */
-	{ 17, 72, 0, 0, 1, CASE_N_TOK_ANY, 0, 0, true, false, true, 0, CASE_PLAIN },
-	{ 8, 40, 0, 0, 2, CASE_N_TOK_ANY, 1, 1, false, false, true, 0, CASE_PLAIN },
+	{ 17, 72, 0, 0, 1, CASE_N_TOK_ANY, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 8, 40, 0, 0, 2, CASE_N_TOK_ANY, 1, 1, false, false, true, 0, CASE_PLAIN, 0 },
 	/* more rows than most tiles of rows, and than a small index counts */
-	{ 4100, 16, 0, 0, 1, 2, 0, 0, true, false, true, 0, CASE_PLAIN },
-	{ 33000, 4, 0, 0, 1, 1, 0, 0, true, false, false, 0, CASE_PLAIN },
+	{ 4100, 16, 0, 0, 1, 2, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 33000, 4, 0, 0, 1, 1, 0, 0, true, false, false, 0, CASE_PLAIN, 0 },
 	/* groups: a scale block may cover rows of several, and a group may end inside a block of columns */
-	{ 6, 5, 0, 0, 2, 3, 1, 1, true, false, true, 0, CASE_PLAIN },
-	{ 132, 40, 0, 0, 4, 5, 0, 2, true, true, true, 0, CASE_PLAIN },
-	{ 9, 161, 0, 0, 3, 4, 2, 0, true, false, true, 0, CASE_PLAIN },
-	{ 8, 128, 0, 0, 8, 9, 0, 0, false, false, true, 0, CASE_PLAIN },
+	{ 6, 5, 0, 0, 2, 3, 1, 1, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 132, 40, 0, 0, 4, 5, 0, 2, true, true, true, 0, CASE_PLAIN, 0 },
+	{ 9, 161, 0, 0, 3, 4, 2, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 8, 128, 0, 0, 8, 9, 0, 0, false, false, true, 0, CASE_PLAIN, 0 },
+	{ 96, 160, 0, 0, 3, 5, 1, 2, true, false, true, 0, CASE_PLAIN, 0 },
 	/* values */
-	{ 20, 200, 0, 0, 1, 3, 0, 0, true, false, true, 0, CASE_ZERO },
-	{ 20, 200, 0, 0, 1, 3, 0, 0, false, false, true, 0, CASE_SIGNED_ZERO },
-	{ 20, 200, 0, 0, 1, 3, 0, 0, true, false, true, 0, CASE_DENORMAL },
-	{ 20, 200, 0, 0, 1, 3, 0, 0, false, true, true, 0, CASE_DENORMAL },
-	{ 20, 200, 0, 0, 1, 3, 0, 0, true, false, true, 0, CASE_LARGE },
-	{ 20, 200, 0, 0, 2, 3, 0, 0, true, true, true, 0, CASE_MIXED },
-	{ 20, 200, 0, 0, 1, 3, 0, 0, false, false, true, 0, CASE_MIXED },
-	{ 20, 200, 0, 0, 1, 3, 0, 0, true, false, true, 0, CASE_HUGE },
-	{ 20, 200, 0, 0, 1, 3, 0, 0, false, true, true, 0, CASE_HUGE },
-	{ 20, 300, 0, 0, 1, 3, 0, 0, true, false, true, CASE_LINEAR_SMALL, CASE_LARGE },
-	{ 20, 300, 0, 0, 1, 3, 0, 0, false, true, true, CASE_LINEAR_SMALL, CASE_LARGE },
-	{ 140, 300, 0, 0, 1, 3, 0, 0, true, false, true, CASE_LINEAR_NAN, CASE_PLAIN },
-	{ 140, 300, 0, 0, 1, 3, 0, 0, false, true, true, CASE_LINEAR_NAN, CASE_PLAIN },
+	{ 20, 200, 0, 0, 1, 3, 0, 0, true, false, true, 0, CASE_ZERO, 0 },
+	{ 20, 200, 0, 0, 1, 3, 0, 0, false, false, true, 0, CASE_SIGNED_ZERO, 0 },
+	{ 20, 200, 0, 0, 1, 3, 0, 0, true, false, true, 0, CASE_DENORMAL, 0 },
+	{ 20, 200, 0, 0, 1, 3, 0, 0, false, true, true, 0, CASE_DENORMAL, 0 },
+	{ 20, 200, 0, 0, 1, 3, 0, 0, true, false, true, 0, CASE_LARGE, 0 },
+	{ 20, 200, 0, 0, 2, 3, 0, 0, true, true, true, 0, CASE_MIXED, 0 },
+	{ 20, 200, 0, 0, 1, 3, 0, 0, false, false, true, 0, CASE_MIXED, 0 },
+	{ 20, 200, 0, 0, 1, 3, 0, 0, true, false, true, 0, CASE_HUGE, 0 },
+	{ 20, 200, 0, 0, 1, 3, 0, 0, false, true, true, 0, CASE_HUGE, 0 },
+	{ 20, 300, 0, 0, 1, 3, 0, 0, true, false, true, CASE_LINEAR_SMALL, CASE_LARGE, 0 },
+	{ 20, 300, 0, 0, 1, 3, 0, 0, false, true, true, CASE_LINEAR_SMALL, CASE_LARGE, 0 },
+	{ 140, 300, 0, 0, 1, 3, 0, 0, true, false, true, CASE_LINEAR_NAN, CASE_PLAIN, 0 },
+	{ 140, 300, 0, 0, 1, 3, 0, 0, false, true, true, CASE_LINEAR_NAN, CASE_PLAIN, 0 },
+	{ 390, 300, 0, 0, 1, 3, 0, 0, true, false, true, CASE_LINEAR_BLOCKS, CASE_PLAIN, 0 },
+	{ 390, 300, 0, 0, 1, 11, 0, 0, true, false, true, CASE_LINEAR_BLOCKS, CASE_PLAIN, 0 },
+	{ 390, 130, 0, 0, 3, 7, 0, 0, true, false, true, CASE_LINEAR_BLOCKS, CASE_PLAIN, 0 },
+	{ 140, 300, 0, 0, 1, 13, 0, 0, true, false, true, 0, CASE_PLAIN, CASE_LINEAR_SOME_NAN },
+	{ 140, 300, 0, 0, 1, 13, 0, 0, false, false, true, 0, CASE_PLAIN, CASE_LINEAR_SOME_NAN },
+	{ 40, 200, 0, 0, 2, 70, 0, 0, true, false, true, 0, CASE_PLAIN, CASE_LINEAR_SOME_NAN },
+	{ 140, 300, 0, 0, 1, 4, 0, 0, true, false, true, 0, CASE_PLAIN, CASE_LINEAR_SOME_HUGE },
+	{ 140, 300, 0, 0, 1, 13, 0, 0, true, false, true, 0, CASE_PLAIN, CASE_LINEAR_SOME_HUGE },
+	/* long rows: as many blocks as a kernel's buffers may count on, and more */
+	{ 37, 4100, 0, 0, 1, 7, 0, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 21, 4090, 0, 0, 1, 10, 1, 0, true, false, true, 0, CASE_PLAIN, 0 },
+	{ 21, 1100, 0, 0, 1, 12, 1, 1, false, false, true, 0, CASE_PLAIN, 0 },
+	{ 21, 8192, 0, 0, 1, 13, 0, 0, true, false, false, 0, CASE_PLAIN, 0 },
+	{ 19, 16384, 0, 0, 1, 6, 0, 0, true, false, false, 0, CASE_PLAIN, 0 },
+	{ 5, 16500, 0, 0, 1, 6, 0, 0, true, false, false, 0, CASE_PLAIN, 0 },
 };
 
-/* x, with NaN between its rows. */
-static float *case_linear_x(struct check_case *c, int64_t n_tok, int64_t width, int64_t ld, enum case_values v)
+/* Two tokens in three become special. */
+static void case_linear_special(float *x, int64_t n_tok, int64_t width, int64_t ld, enum case_linear_tokens tokens)
 {
-	float *x = case_floats(c, n_tok ? (n_tok - 1) * ld + width : 0, v, 2);
+	for (int64_t t = 0; t < n_tok; t++) {
+		float *at = x + t * ld + width / 2;
+
+		if (t % 3 == 0)
+			continue;
+		if (tokens == CASE_LINEAR_SOME_NAN)
+			*at = t % 3 == 1 ? NAN : INFINITY;
+		else if (tokens == CASE_LINEAR_SOME_HUGE)
+			*at = t % 3 == 1 ? 1e17f : -1e25f;
+	}
+}
+
+/* x, with NaN between its rows. */
+static float *case_linear_x(struct check_case *c, int64_t n_tok, int64_t width, int64_t ld,
+	const struct case_linear_row *r)
+{
+	float *x = case_floats(c, n_tok ? (n_tok - 1) * ld + width : 0, r->values, 2);
+
+	if (x)
+		case_linear_special(x, n_tok, width, ld, r->tokens);
 
 	for (int64_t t = 0; x && t + 1 < n_tok; t++)
 		for (int64_t i = width; i < ld; i++)
@@ -144,22 +196,25 @@ static int case_linear_make(struct check_case *c, const struct case_spec *s, int
 	case_linear_extents(r, s->shape, &rows, &cols, &n_group);
 	if (rows < 1 || cols < 1 || n_group < 1 || !case_wanted(s, r->cols != 0, r->quick, r->values) ||
 	    (s->phase == DSV4_DECODE && n_tok > CASE_MAX_DECODE) || (r->f32_scale && s->wfmt != DSV4_W_FP8) ||
-	    (r->weights != CASE_LINEAR_PLAIN && s->numerics == DSV4_LOSSY))
+	    (r->weights == CASE_LINEAR_BLOCKS && s->wfmt != DSV4_W_FP8) ||
+	    ((r->weights != CASE_LINEAR_PLAIN || r->tokens != CASE_LINEAR_ALIKE) && s->numerics == DSV4_LOSSY))
 		return CASE_SKIP;
 	w = case_matrix(c, s->wfmt, r->f32_scale, rows, cols);
 	*a = (struct dsv4_linear){ .size = sizeof *a, .n_tok = n_tok, .n_group = n_group, .w = w,
 				   .act = r->act ? DSV4_ACT_FP8 : DSV4_ACT_NONE, .ldx = n_group * cols + r->gap_x,
 				   .ldy = rows + r->gap_y };
-	a->x = case_linear_x(c, n_tok, n_group * cols, a->ldx, r->values);
+	a->x = case_linear_x(c, n_tok, n_group * cols, a->ldx, r);
 	if (c->rc)
 		return c->rc;
 	if (r->weights == CASE_LINEAR_SMALL)
 		case_matrix_small(w);
 	else if (r->weights == CASE_LINEAR_NAN)
 		case_matrix_nan(w);
-	case_name(c, "%d tok, %lld x %lld, %d groups, act %s%s%s, %s", n_tok, (long long)rows, (long long)cols,
+	else if (r->weights == CASE_LINEAR_BLOCKS)
+		case_matrix_blocks(w);
+	case_name(c, "%d tok, %lld x %lld, %d groups, act %s%s%s%s, %s", n_tok, (long long)rows, (long long)cols,
 		n_group, r->act ? "fp8" : "none", r->f32_scale ? ", f32 scales" : "",
-		r->weights == CASE_LINEAR_SMALL ? ", smallest scales" : r->weights ? ", a NaN weight" : "",
+		case_linear_weights_name[r->weights], case_linear_tokens_name[r->tokens],
 		case_values_name(r->values));
 	return 0;
 }
@@ -187,20 +242,10 @@ static void case_linear_slice(union case_args *u, int64_t t0, int64_t n, struct 
 	a->n_tok = (int32_t)n;
 }
 
-static void case_linear_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_linear *a = &u->linear;
-	double n_tok = a->n_tok;
-
-	*ret_bytes = case_matrix_bytes(a->w) + 4 * n_tok * a->n_group * (double)a->w->cols;
-	*ret_flops = 2 * n_tok * (double)a->w->rows * (double)a->w->cols;
-}
-
 const struct case_op case_linear = {
 	.n = mem_countof(case_linear_table),
 	.make = case_linear_make,
 	.bench = case_linear_bench,
 	.slice = case_linear_slice,
-	.cost = case_linear_cost,
 	.weighted = true,
 };

@@ -42,13 +42,6 @@ static int64_t case_matrix_n_scale(const struct dsv4_weight *w)
 	return block ? (w->rows + block - 1) / block * case_matrix_scale_cols(w) : 0;
 }
 
-double case_matrix_bytes(const struct dsv4_weight *w)
-{
-	int64_t row = (w->cols * case_matrix_formats[w->fmt].bits + 7) / 8;
-
-	return (double)(w->rows * row + case_matrix_n_scale(w) * (w->sfmt == DSV4_S_F32 ? 4 : 1));
-}
-
 static double case_matrix_scale_at(const struct dsv4_weight *w, int64_t r, int64_t k)
 {
 	const uint8_t *scale = w->scale;
@@ -127,4 +120,16 @@ void case_matrix_nan(const struct dsv4_weight *w)
 	default:
 		scale[case_matrix_n_scale(w) / 2] = w->sfmt == DSV4_S_E8M0 ? 255 : 0x7f;
 	}
+}
+
+void case_matrix_blocks(const struct dsv4_weight *w)
+{
+	uint8_t *data = case_matrix_bytes_of(w->data), *scale = case_matrix_bytes_of(w->scale);
+	int64_t row = case_matrix_scale_cols(w);
+
+	scale[0] = 20;
+	scale[row] = 250;
+	for (int64_t r = 128; r < 256; r++)
+		memset(data + r * w->cols, 0, (size_t)(w->cols < 128 ? w->cols : 128));
+	scale[case_matrix_n_scale(w) - 1] = 255;
 }

@@ -75,11 +75,6 @@ static const float *case_mhc_streams(struct check_case *c, const struct case_mhc
 	return case_floats(c, (int64_t)d->n_tok * d->hc * d->dim, v, 3);
 }
 
-static double case_mhc_bytes(const struct case_mhc_dims *d, int n_mix)
-{
-	return 4.0 * d->hc * d->dim * (d->n_tok + (double)n_mix);
-}
-
 /* ---- hc_pre ---- */
 
 static int case_mhc_pre_args(struct check_case *c, const struct case_mhc_row *r, const struct case_mhc_dims *d)
@@ -126,21 +121,11 @@ static void case_mhc_pre_slice(union case_args *u, int64_t t0, int64_t n, struct
 	a->comb += t0 * hc * hc;
 }
 
-static void case_mhc_pre_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_hc_pre *a = &u->hc_pre;
-	int n_mix = (2 + a->hc) * a->hc;
-
-	*ret_bytes = case_mhc_bytes(&(struct case_mhc_dims){ a->n_tok, a->hc, a->dim }, n_mix);
-	*ret_flops = 2.0 * a->n_tok * a->hc * a->dim * (n_mix + 2.0);
-}
-
 const struct case_op case_hc_pre = {
 	.n = mem_countof(case_mhc_table),
 	.make = case_mhc_pre_make,
 	.bench = case_mhc_pre_bench,
 	.slice = case_mhc_pre_slice,
-	.cost = case_mhc_pre_cost,
 };
 
 /* ---- hc_post ---- */
@@ -192,20 +177,11 @@ static void case_mhc_post_slice(union case_args *u, int64_t t0, int64_t n, struc
 	a->streams += t0 * hc * a->dim;
 }
 
-static void case_mhc_post_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_hc_post *a = &u->hc_post;
-
-	*ret_bytes = 4.0 * a->n_tok * a->dim * (1.0 + a->hc);
-	*ret_flops = 2.0 * a->n_tok * a->dim * a->hc * (1.0 + a->hc);
-}
-
 const struct case_op case_hc_post = {
 	.n = mem_countof(case_mhc_table),
 	.make = case_mhc_post_make,
 	.bench = case_mhc_post_bench,
 	.slice = case_mhc_post_slice,
-	.cost = case_mhc_post_cost,
 };
 
 /* ---- hc_head ---- */
@@ -249,18 +225,9 @@ static void case_mhc_head_slice(union case_args *u, int64_t t0, int64_t n, struc
 	a->y += t0 * a->dim;
 }
 
-static void case_mhc_head_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_hc_head *a = &u->hc_head;
-
-	*ret_bytes = case_mhc_bytes(&(struct case_mhc_dims){ a->n_tok, a->hc, a->dim }, a->hc);
-	*ret_flops = 2.0 * a->n_tok * a->hc * a->dim * (a->hc + 2.0);
-}
-
 const struct case_op case_hc_head = {
 	.n = mem_countof(case_mhc_table),
 	.make = case_mhc_head_make,
 	.bench = case_mhc_head_bench,
 	.slice = case_mhc_head_slice,
-	.cost = case_mhc_head_cost,
 };

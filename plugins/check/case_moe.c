@@ -198,14 +198,6 @@ static void case_route_slice(union case_args *u, int64_t t0, int64_t n, struct d
 		a->token += t0;
 }
 
-static void case_route_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_moe_route *a = &u->moe_route;
-
-	*ret_bytes = case_matrix_bytes(a->gate) + 4.0 * a->n_tok * a->dim;
-	*ret_flops = 2.0 * a->n_tok * a->n_expert * a->dim;
-}
-
 /* A hash layer ranks nothing: an id is in the token's row or it is not. */
 static double case_route_in_table(const struct dsv4_moe_route *a, int64_t t, int32_t id)
 {
@@ -239,7 +231,6 @@ const struct case_op case_moe_route = {
 	.make = case_route_make,
 	.bench = case_route_bench,
 	.slice = case_route_slice,
-	.cost = case_route_cost,
 	.rank = case_route_rank,
 	.weighted = true,
 };

@@ -95,20 +95,11 @@ static void case_norm_slice(union case_args *u, int64_t t0, int64_t n, struct ds
 	a->n_row = n;
 }
 
-static void case_norm_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_rms_norm *a = &u->rms_norm;
-
-	*ret_bytes = 4.0 * a->dim * ((double)a->n_row + (a->weight ? 1 : 0));
-	*ret_flops = 4.0 * a->dim * (double)a->n_row;
-}
-
 const struct case_op case_rms_norm = {
 	.n = mem_countof(case_norm_table),
 	.make = case_norm_make,
 	.bench = case_norm_bench,
 	.slice = case_norm_slice,
-	.cost = case_norm_cost,
 };
 
 /* ---- rope ---- */
@@ -209,18 +200,9 @@ static void case_rope_slice(union case_args *u, int64_t t0, int64_t n, struct ds
 	a->n_tok = (int32_t)n;
 }
 
-static void case_rope_cost(const union case_args *u, double *ret_bytes, double *ret_flops)
-{
-	const struct dsv4_rope *a = &u->rope;
-
-	*ret_bytes = 4.0 * a->n_tok * ((double)a->n_head * a->rot + a->rot);
-	*ret_flops = 3.0 * a->n_tok * a->n_head * a->rot;
-}
-
 const struct case_op case_rope = {
 	.n = mem_countof(case_rope_table),
 	.make = case_rope_make,
 	.bench = case_rope_bench,
 	.slice = case_rope_slice,
-	.cost = case_rope_cost,
 };

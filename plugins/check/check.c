@@ -29,25 +29,40 @@ const struct check_shape check_shape_flash = {
 	.experts = 256, .experts_per_tok = 6, .inter = 2048, .shared = 1, .vocab = 129280,
 };
 
-static const struct check_way check_first = { "whole", CHECK_SPLIT_WHOLE, 1, 0, CHECK_NAN, false };
+static const struct check_way check_first = { "whole", CHECK_SPLIT_WHOLE, 1, 0, CHECK_NAN, CHECK_NOTHING };
 
 /* A quick check takes those before CHECK_QUICK_WAYS. */
 static const struct check_way check_ways[] = {
-	{ "two threads", CHECK_SPLIT_THREADS, 2, 0, CHECK_OTHER, false },
-	{ "one token at a time, slices of one backwards", CHECK_SPLIT_ONES_BACKWARDS, 1, 1, CHECK_NAN, false },
-	{ "three tokens at a time, uneven slices", CHECK_SPLIT_UNEVEN, 3, 3, CHECK_OTHER, false },
-	{ "without scratch", CHECK_SPLIT_WHOLE, 1, 0, CHECK_NAN, true },
-	{ "one thread", CHECK_SPLIT_THREADS, 1, 0, CHECK_OTHER, false },
-	{ "three tokens at a time, three threads", CHECK_SPLIT_THREADS, 3, 3, CHECK_NAN, false },
-	{ "one token at a time, four threads", CHECK_SPLIT_THREADS, 4, 1, CHECK_OTHER, false },
-	{ "four threads", CHECK_SPLIT_THREADS, 4, 0, CHECK_NAN, false },
-	{ "slices of one backwards", CHECK_SPLIT_ONES_BACKWARDS, 4, 0, CHECK_OTHER, false },
-	{ "uneven slices", CHECK_SPLIT_UNEVEN, 2, 0, CHECK_NAN, false },
-	{ "slices of a grain", CHECK_SPLIT_GRAINS, 1, 0, CHECK_OTHER, false },
-	{ "one token at a time", CHECK_SPLIT_WHOLE, 1, 1, CHECK_OTHER, false },
-	{ "three tokens at a time", CHECK_SPLIT_WHOLE, 1, 3, CHECK_NAN, false },
+	{ "weights as the checkpoint has them", CHECK_SPLIT_WHOLE, 1, 0, CHECK_OTHER, CHECK_PACKED },
+	{ "two threads", CHECK_SPLIT_THREADS, 2, 0, CHECK_OTHER, CHECK_NOTHING },
+	{ "one token at a time, slices of one backwards", CHECK_SPLIT_ONES_BACKWARDS, 1, 1, CHECK_NAN, CHECK_NOTHING },
+	{ "three tokens at a time, uneven slices", CHECK_SPLIT_UNEVEN, 3, 3, CHECK_OTHER, CHECK_NOTHING },
+	{ "without scratch", CHECK_SPLIT_WHOLE, 1, 0, CHECK_NAN, CHECK_SCRATCH },
+	{ "two tokens at a time, two threads", CHECK_SPLIT_THREADS, 2, 2, CHECK_OTHER, CHECK_NOTHING },
+	{ "five tokens at a time, uneven slices", CHECK_SPLIT_UNEVEN, 3, 5, CHECK_NAN, CHECK_NOTHING },
+	{ "one thread", CHECK_SPLIT_THREADS, 1, 0, CHECK_OTHER, CHECK_NOTHING },
+	{ "three tokens at a time, three threads", CHECK_SPLIT_THREADS, 3, 3, CHECK_NAN, CHECK_NOTHING },
+	{ "one token at a time, four threads", CHECK_SPLIT_THREADS, 4, 1, CHECK_OTHER, CHECK_NOTHING },
+	{ "four threads", CHECK_SPLIT_THREADS, 4, 0, CHECK_NAN, CHECK_NOTHING },
+	{ "slices of one backwards", CHECK_SPLIT_ONES_BACKWARDS, 4, 0, CHECK_OTHER, CHECK_NOTHING },
+	{ "uneven slices", CHECK_SPLIT_UNEVEN, 2, 0, CHECK_NAN, CHECK_NOTHING },
+	{ "slices of a grain", CHECK_SPLIT_GRAINS, 1, 0, CHECK_OTHER, CHECK_NOTHING },
+	{ "one token at a time", CHECK_SPLIT_WHOLE, 1, 1, CHECK_OTHER, CHECK_NOTHING },
+	{ "three tokens at a time", CHECK_SPLIT_WHOLE, 1, 3, CHECK_NAN, CHECK_NOTHING },
 };
-#define CHECK_QUICK_WAYS 4
+#define CHECK_QUICK_WAYS 5
+
+/* A GPU has no threads of the host's. */
+static const struct check_way check_gpu_ways[] = {
+	{ "one token at a time", CHECK_SPLIT_WHOLE, 1, 1, CHECK_OTHER, CHECK_NOTHING },
+	{ "without scratch", CHECK_SPLIT_WHOLE, 1, 0, CHECK_NAN, CHECK_SCRATCH },
+	{ "three tokens at a time", CHECK_SPLIT_WHOLE, 1, 3, CHECK_NAN, CHECK_NOTHING },
+	{ "other scratch", CHECK_SPLIT_WHOLE, 1, 0, CHECK_OTHER, CHECK_NOTHING },
+	{ "two tokens at a time", CHECK_SPLIT_WHOLE, 1, 2, CHECK_OTHER, CHECK_NOTHING },
+	{ "five tokens at a time", CHECK_SPLIT_WHOLE, 1, 5, CHECK_NAN, CHECK_NOTHING },
+};
+#define CHECK_QUICK_GPU_WAYS 1
+#define CHECK_QUICK_GPU_CALLS 32 /* that a case is split into, at most: each waits for the GPU */
 
 const char *check_wfmt_name(enum dsv4_op op, enum dsv4_wfmt wfmt)
 {
@@ -82,17 +97,32 @@ struct check_work {
 
 /* ---- one case ---- */
 
+/* Has the case what this way leaves out? */
+static bool check_way_fits(const struct check_work *w, const struct check_case *c, const struct check_way *way)
+{
+	union case_args args = c->args;
+
+	if (w->o->device && w->o->quick && way->chunk && op_rows(w->row.op, &args) > way->chunk * CHECK_QUICK_GPU_CALLS)
+		return false;
+	return way->without != CHECK_PACKED || (case_ops[w->row.op]->native && case_ops[w->row.op]->native(&args));
+}
+
 /* The other ways, held against the first. */
 static int check_identity(struct check_work *w, const struct check_case *c, const struct check_result *first)
 {
-	size_t n = w->o->quick ? CHECK_QUICK_WAYS : mem_countof(check_ways);
+	const struct check_way *ways = w->o->device ? check_gpu_ways : check_ways;
+	size_t all = w->o->device ? mem_countof(check_gpu_ways) : mem_countof(check_ways);
+	size_t n = !w->o->quick ? all : w->o->device ? CHECK_QUICK_GPU_WAYS : CHECK_QUICK_WAYS;
 	struct check_result r;
 	char name[80];
 
 	for (size_t i = 0; i < n; i++) {
-		int rc = check_run(&w->kernel, c, &check_ways[i], w->team, &w->found, &r);
+		int rc;
 
-		snprintf(name, sizeof name, "%s: ", check_ways[i].name);
+		if (!check_way_fits(w, c, &ways[i]))
+			continue;
+		rc = check_run(&w->kernel, c, &ways[i], w->team, &w->found, &r);
+		snprintf(name, sizeof name, "%s: ", ways[i].name);
 		if (!rc && !r.rc && !first->rc)
 			check_compare_same(c, name, first, &r, &w->found);
 		check_result_fini(&r);
@@ -158,10 +188,14 @@ static int check_one(struct check_work *w, int s, int i)
 
 	if (w->o->cancel && atomic_load(w->o->cancel))
 		return -ECANCELED;
-	case_init(&c, check_seed(w, s, i), w->o->fence ? (enum guard_place)(i % 3) : GUARD_BYTES);
+	case_init(&c, check_seed(w, s, i), w->o->fence && !w->o->device ? (enum guard_place)(i % 3) : GUARD_BYTES);
+	c.memory = w->o->device ? &w->o->device->memory : NULL;
 	rc = case_ops[w->row.op]->make(&c, &spec, i);
 	memcpy(what, c.name, sizeof what);
 	case_name(&c, "%s %s, %.100s", op_name(w->row.op), spec.shape->name, what);
+	/* What a kernel finds wrong with its input it cannot return. */
+	if (!rc && c.want_rc && w->o->device)
+		rc = CASE_SKIP;
 	if (!rc)
 		rc = check_case(w, &c);
 	case_fini(&c);
@@ -184,13 +218,13 @@ static int check_row(struct check_work *w, const struct dsv4_op_entry *e, enum d
 	for (int s = 0; s < w->n_shape; s++)
 		for (int i = 0; i < case_ops[e->op]->n && !rc; i++)
 			rc = check_one(w, s, i);
-	if (rc)
+	if (rc && rc != -EIO)
 		return rc;
 	w->row.verdict = w->found.verdict;
 	memcpy(w->row.detail, w->found.detail, sizeof w->row.detail);
 	if (w->o->report)
 		w->o->report(w->o->arg, &w->row);
-	return w->row.verdict != CHECK_PASS;
+	return rc ? rc : w->row.verdict != CHECK_PASS;
 }
 
 /* ---- one plugin ---- */
@@ -225,6 +259,10 @@ int check_plugin(const struct dsv4_plugin *p, const struct dsv4_host *base, cons
 		return rc;
 	check_host_init(&w.kernel.host, base);
 	check_host_init(&w.ref.host, base);
+	if (o->device) {
+		w.kernel.device = o->device;
+		check_host_on(&w.kernel.host, o->device);
+	}
 	for (uint32_t i = 0; i < p->n_op && !rc; i++)
 		rc = check_entry(&w, &p->op[i], &n_failed);
 	check_team_free(&w.team);

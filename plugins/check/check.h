@@ -4,8 +4,10 @@
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 
+#include "plugins/check/guard.h"
 #include "plugins/check/op_diff.h"
 #include "plugins/check/op_name.h"
+#include "plugins/dsv4_plugin.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -52,6 +54,17 @@ struct check_row {
 };
 typedef void check_report_f(void *arg, const struct check_row *row);
 
+/* The GPU that a plugin for GPUs is checked on. */
+struct check_device {
+	struct guard_memory memory; /* that kernels and the host read and write */
+	const struct dsv4_gpu *gpu;
+	struct dsv4_exec *exec;     /* for gpu->launch() and upload() */
+	/* Waits for what an op has queued, whose uploads are then over. 0, or -errno: the device is of no more use, and
+	 * why says why. */
+	int (*wait)(void *arg, char *why, size_t size);
+	void *arg;
+};
+
 #define CHECK_DOING 256
 struct check_options {
 	const struct check_shape *shape; /* [n_shape]; NULL: tiny and flash */
@@ -59,6 +72,7 @@ struct check_options {
 	uint64_t seed;             /* 0: 1; every seed makes other values */
 	bool quick;                /* seconds, not minutes: fewer cases, small extents; for the warm step */
 	int op;                    /* only this one (enum dsv4_op), -1: all */
+	const struct check_device *device; /* NULL: the CPU. Else no fences, and no ways that differ in threads */
 	bool fence;                /* buffers end, or begin, at unmapped pages: an op that reads past them dies by
 				    * SIGSEGV. For a process that may */
 	char *doing;               /* NULL, or [CHECK_DOING] that always names the running case, for a handler of it */
@@ -68,7 +82,7 @@ struct check_options {
 
 /* Checks each entry of p, run with `base`'s state but the library's own parallel_for and scratch. An entry whose op
  * has no case that fits is reported with n_case 0 and passes. Returns the number of rows that failed, -ENOMEM,
- * -EAGAIN (no threads), or -ECANCELED. */
+ * -EAGAIN (no threads), -ECANCELED, or -EIO: the GPU failed, and the last row says in which case. */
 int check_plugin(const struct dsv4_plugin *p, const struct dsv4_host *base, const struct check_options *o);
 
 /* ---- speed ---- */

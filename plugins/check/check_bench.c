@@ -6,6 +6,7 @@
 #include "plugins/check/case.h"
 #include "plugins/check/check.h"
 #include "plugins/check/check_host.h"
+#include "plugins/check/op_cost.h"
 #include "plugins/ref/ref.h"
 
 #include <errno.h>
@@ -86,13 +87,16 @@ static int check_bench_case(struct check_bench_work *w, const struct dsv4_op_ent
 			    struct check_speed *s)
 {
 	struct check_bench_out b;
+	struct op_cost cost;
 	union case_args args = c->args;
 	int rc = check_bench_outputs(e->op, &args, &b);
 
 	if (!rc) {
 		s->ns = check_bench_time(w, &w->host, e->op, e->fn, &args, &b);
 		s->ref_ns = check_bench_time(w, &w->ref_host, e->op, ref_plugin.op[e->op].fn, &args, &b);
-		case_ops[e->op]->cost(&args, &s->bytes, &s->flops);
+		op_cost(e->op, &args, &cost);
+		s->bytes = op_cost_bytes(&cost);
+		s->flops = cost.flops;
 		rc = s->ns <= 0 || s->ref_ns <= 0;
 	}
 	if (!rc && w->o->report)

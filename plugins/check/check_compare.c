@@ -11,7 +11,8 @@
 
 #define CHECK_COMPARE_FLOOR 0x1p-140 /* denormals have too few bits for relative errors; flushing them is more */
 #define CHECK_COMPARE_FLIPS 0.002    /* values that may fall on the other side of a rounding edge, at least two */
-#define CHECK_COMPARE_MANY 16        /* values of a row, or of a column, whose mean square is one to go by */
+#define CHECK_COMPARE_MANY 16        /* values, of all or of a row or column, whose mean square is one to go by */
+#define CHECK_COMPARE_GROUPS 4        /* groups from which on half of them tell something */
 #define CHECK_COMPARE_PART 8         /* times the limit of the whole, for a row or column of many values */
 
 struct check_limit check_limit_of(const struct dsv4_op_entry *e)
@@ -156,13 +157,13 @@ static struct check_sums check_compare_sums(const struct op_out *want, const str
 }
 
 /* What a limit on nmse becomes where values may fall on the other side of a rounding edge: each moves `spread` of
- * the n outputs by a step of a value that may be twice the usual. */
-static double check_compare_allow(const struct check_case *c, double limit, int64_t n)
+ * the n outputs by a step of a value that may be `times` the usual, which is more where the n are few. */
+static double check_compare_allow(const struct check_case *c, double limit, int64_t n, double times)
 {
 	double step = (double)c->step, of = (double)n / (double)(c->spread ? c->spread : 1);
 	double flips = fmax(2, CHECK_COMPARE_FLIPS * of);
 
-	return n ? limit + 4 * step * step * fmin(1, flips / of) : limit;
+	return n ? limit + times * times * step * step * fmin(1, flips / of) : limit;
 }
 
 /* ---- rows and columns ---- */
@@ -202,7 +203,7 @@ static void check_part_judge(const struct check_case *c, const struct check_limi
 
 	if (p->n >= CHECK_COMPARE_MANY)
 		limit = fmin(l->few, CHECK_COMPARE_PART * l->limit);
-	limit = check_compare_allow(c, limit, p->n);
+	limit = check_compare_allow(c, limit, p->n, 4);
 	check_compare_far(row, figure, limit);
 	if (!(figure <= limit))
 		check_compare_find(f, CHECK_WRONG, c, what, want, got, p->at_row, p->at_col);
@@ -227,6 +228,39 @@ static void check_compare_parts(const struct check_case *c, const struct check_l
 		check_part_judge(c, l, &column[col], mean2, "a column is far off, ", want, got, f, row);
 }
 
+static int check_compare_order(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Where a value on the other side of an edge moves `spread` outputs side by side (a head), few such groups have one: what
+ * is off in half of them has not been rounded, or otherwise, though by energy it may pass for a few large flips. */
+static int check_compare_groups(const struct check_case *c, const struct check_limit *l, const struct op_out *want,
+				const struct op_out *got, const bool *skip, double mean2, struct check_finding *f)
+{
+	int64_t per_row = want->width / c->spread, n = 0;
+	double *nmse = mem_try((size_t)(want->n_row * per_row) + 1, sizeof *nmse);
+
+	if (!nmse)
+		return -ENOMEM;
+	for (int64_t r = 0; r < want->n_row; r++)
+		for (int64_t g = 0; !(skip && skip[r]) && (g + 1) * c->spread <= check_valid(want, r); g++) {
+			struct check_part p = { 0 };
+
+			for (int64_t col = g * c->spread; col < (g + 1) * c->spread; col++)
+				check_part_add(&p, want, got, r, col);
+			nmse[n++] = p.err2 > 0 ? p.err2 / fmax(p.ref2, mean2 * (double)p.n) : 0;
+		}
+	qsort(nmse, (size_t)n, sizeof *nmse, check_compare_order);
+	if (n >= CHECK_COMPARE_GROUPS && !(nmse[n / 2] <= l->few))
+		check_find(f, CHECK_WRONG, c, "%s: half of its %lld groups of %lld values are off by %.2g and more, expected %.2g at most",
+			   want->name, (long long)n, (long long)c->spread, nmse[n / 2], l->few);
+	free(nmse);
+	return 0;
+}
+
 static int check_compare_floats(const struct check_case *c, const struct check_limit *l, const struct op_out *want,
 				const struct op_out *got, const bool *skip, struct check_finding *f,
 				struct check_row *row)
@@ -240,7 +274,7 @@ static int check_compare_floats(const struct check_case *c, const struct check_l
 		figure = s.worst * 0x1p23;
 	} else {
 		figure = s.err2 == 0 ? 0 : ref2 == 0 ? INFINITY : s.err2 / ref2;
-		limit = check_compare_allow(c, limit, s.n);
+		limit = check_compare_allow(c, s.n < CHECK_COMPARE_MANY ? l->few : limit, s.n, 2);
 	}
 	check_compare_far(row, figure, limit);
 	if (!(figure <= limit))
@@ -253,7 +287,7 @@ static int check_compare_floats(const struct check_case *c, const struct check_l
 		return -ENOMEM;
 	check_compare_parts(c, l, want, got, skip, ref2 / (double)s.n, column, f, row);
 	free(column);
-	return 0;
+	return c->step > 0 && c->spread > 1 ? check_compare_groups(c, l, want, got, skip, ref2 / (double)s.n, f) : 0;
 }
 
 /* ---- sets ---- */

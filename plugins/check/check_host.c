@@ -3,6 +3,7 @@
  * what an op does that it may not.
  * Threads: one caller, plus the threads of its slices. Lock: check_team, never during a slice. */
 #include "plugins/check/check_host.h"
+#include "plugins/check/check.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -33,12 +34,13 @@ struct check_job {
 struct check_worker {
 	pthread_t thread;
 	struct check_team *team;
+	pthread_cond_t wake;
 	int index;                   /* 1.. ; 0 is the caller */
 };
 
 struct check_team {
 	struct lock lock;
-	pthread_cond_t wake, done;
+	pthread_cond_t done;
 	struct check_job job;        /* under the lock, like what follows */
 	uint64_t job_no;
 	int busy;                    /* workers that have not finished the job */
@@ -69,7 +71,7 @@ static void *check_team_run(void *arg)
 	lock_take(&t->lock);
 	for (;;) {
 		while (!t->stop && (t->job_no == seen || w->index >= t->job.threads))
-			lock_wait(&t->lock, &t->wake, -1);
+			lock_wait(&t->lock, &w->wake, -1);
 		if (t->stop)
 			break;
 		seen = t->job_no;
@@ -86,15 +88,23 @@ static void *check_team_run(void *arg)
 
 static void check_team_do(struct check_team *t, const struct check_job *job)
 {
+	int64_t slices = (job->n + job->grain - 1) / job->grain;
+	int threads;
+
 	lock_take(&t->lock);
 	t->job = *job;
 	if (t->job.threads > t->n_worker + 1)
 		t->job.threads = t->n_worker + 1;
+	if (t->job.threads > slices)
+		t->job.threads = (int)slices;
 	t->busy = t->job.threads - 1;
 	t->job_no++;
 	atomic_store(&t->next, 0);
-	must_zero(pthread_cond_broadcast(&t->wake));
+	threads = t->job.threads;
 	lock_drop(&t->lock);
+	/* only these, and without the lock that they want: else waking is most of a quick check's time */
+	for (int i = 0; i < threads - 1; i++)
+		must_zero(pthread_cond_signal(&t->worker[i].wake));
 	check_team_slices(t, job);
 	lock_take(&t->lock);
 	while (t->busy > 0)
@@ -107,14 +117,15 @@ int check_team_new(int n, struct check_team **ret_t)
 	struct check_team *t = mem_new(sizeof *t);
 
 	lock_init(&t->lock, "check_team");
-	lock_cond_init(&t->wake);
 	lock_cond_init(&t->done);
 	t->worker = mem_grow(NULL, (size_t)n, sizeof *t->worker);
 	for (int i = 1; i < n; i++) {
 		struct check_worker *w = &t->worker[t->n_worker];
 
 		*w = (struct check_worker){ .team = t, .index = i };
+		lock_cond_init(&w->wake);
 		if (pthread_create(&w->thread, NULL, check_team_run, w)) {
+			must_zero(pthread_cond_destroy(&w->wake));
 			check_team_free(&t);
 			return -EAGAIN;
 		}
@@ -133,11 +144,12 @@ void check_team_free(struct check_team **team)
 		return;
 	lock_take(&t->lock);
 	t->stop = true;
-	must_zero(pthread_cond_broadcast(&t->wake));
 	lock_drop(&t->lock);
-	for (int i = 0; i < t->n_worker; i++)
+	for (int i = 0; i < t->n_worker; i++) {
+		must_zero(pthread_cond_signal(&t->worker[i].wake));
 		must_zero(pthread_join(t->worker[i].thread, NULL));
-	must_zero(pthread_cond_destroy(&t->wake));
+		must_zero(pthread_cond_destroy(&t->worker[i].wake));
+	}
 	must_zero(pthread_cond_destroy(&t->done));
 	lock_fini(&t->lock);
 	free(t->worker);
@@ -240,7 +252,8 @@ static void *check_host_scratch(struct dsv4_exec *x, size_t bytes)
 	x->mem = mem_grow(x->mem, (size_t)x->n_mem + 1, sizeof *x->mem);
 	g = &x->mem[x->n_mem];
 	/* Whole cache lines: what an aligned vector store may touch. */
-	if (guard_new(g, (bytes + 63) / 64 * 64, 0, x->place))
+	bytes = (bytes + 63) / 64 * 64;
+	if (x->device ? guard_new_from(g, bytes, 0, &x->device->memory) : guard_new(g, bytes, 0, x->place))
 		return NULL;
 	for (size_t i = 0; i < g->size; i += sizeof x->poison)
 		memcpy(g->data + i, &x->poison, sizeof x->poison);
@@ -306,6 +319,57 @@ static void check_host_log(const struct dsv4_host *host, int level, const char *
 	(void)level;
 	(void)text;
 	check_host_broke(&check_host_of(host)->broke, "host->log from an op");
+}
+
+/* ---- GPUs: the device's own queue behind the check's exec ---- */
+
+static int check_host_launch(struct dsv4_exec *x, struct dsv4_kernel *k, const struct dsv4_launch *l)
+{
+	return x->device->gpu->launch(x->device->exec, k, l);
+}
+
+static const void *check_host_upload(struct dsv4_exec *x, const void *p, size_t bytes)
+{
+	return x->device->gpu->upload(x->device->exec, p, bytes);
+}
+
+static int check_host_module(const struct dsv4_host *host, const void *image, struct dsv4_module **ret_m)
+{
+	(void)image;
+	(void)ret_m;
+	check_host_broke(&check_host_of(host)->broke, "gpu->module from an op");
+	return -EINVAL;
+}
+
+static int check_host_kernel(const struct dsv4_host *host, struct dsv4_module *m, const char *name, uint32_t shared,
+			     struct dsv4_kernel **ret_k)
+{
+	(void)m;
+	(void)name;
+	(void)shared;
+	(void)ret_k;
+	check_host_broke(&check_host_of(host)->broke, "gpu->kernel from an op");
+	return -EINVAL;
+}
+
+static void check_host_no_loop(struct dsv4_exec *x, int64_t n, int64_t grain, dsv4_slice_f *fn, void *arg)
+{
+	(void)n;
+	(void)grain;
+	(void)fn;
+	(void)arg;
+	check_host_broke(&x->broke, "parallel_for on a GPU");
+}
+
+void check_host_on(struct check_host *h, const struct check_device *d)
+{
+	h->gpu = *d->gpu;
+	h->gpu.module = check_host_module;
+	h->gpu.kernel = check_host_kernel;
+	h->gpu.launch = check_host_launch;
+	h->gpu.upload = check_host_upload;
+	h->table.gpu = &h->gpu;
+	h->table.parallel_for = check_host_no_loop;
 }
 
 void check_host_init(struct check_host *h, const struct dsv4_host *base)

@@ -21,6 +21,7 @@ enum check_split {
 };
 
 struct check_team;
+struct check_device;
 
 struct dsv4_exec {
 	enum check_split split;
@@ -30,6 +31,7 @@ struct dsv4_exec {
 	uint32_t poison;            /* scratch memory is full of this word */
 	int n_scratch;              /* scratch() calls that still succeed; negative: all */
 	enum guard_place place;
+	const struct check_device *device; /* NULL: the CPU */
 	struct guard *mem;          /* [n_mem] scratch of the running op */
 	int n_mem;
 	char *arena;                /* when set, scratch comes from here, as it is: for timing */
@@ -40,11 +42,14 @@ struct dsv4_exec {
 
 struct check_host {
 	struct dsv4_host table;     /* base's, but for what check_host.c provides */
+	struct dsv4_gpu gpu;        /* so of table.gpu, if there is one */
 	_Atomic(const char *) broke; /* as above, for calls that get no exec */
 };
 
 /* base's state, with threads, scratch and memory that the check watches. */
 void check_host_init(struct check_host *h, const struct dsv4_host *base);
+/* For ops of a GPU. h does not move any more. */
+void check_host_on(struct check_host *h, const struct check_device *d);
 /* Are the guards of all scratch memory whole? */
 bool check_host_scratch_intact(const struct dsv4_exec *x);
 /* Ends the life of all scratch memory. */

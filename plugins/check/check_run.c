@@ -46,7 +46,7 @@ void check_result_fini(struct check_result *r)
 static int check_run_output(const struct check_case *c, const struct op_out *o, struct guard *g)
 {
 	size_t n = o->n_row > 0 ? (size_t)((o->n_row - 1) * o->ld + o->width) : 0;
-	int rc = guard_new(g, n * 4, 4 * (n % 16), c->place);
+	int rc = case_guard(c, g, n * 4, 4 * (n % 16));
 
 	if (rc)
 		return rc;
@@ -131,8 +131,29 @@ static void check_run_bounds(const struct check_kernel *k, const struct check_ca
 
 /* ---- run ---- */
 
-/* One call, for tokens [t0, t0 + n). */
-static void check_run_call(const struct check_kernel *k, const struct check_case *c, const struct check_way *w,
+/* A GPU's ops have the experts' descriptors in its memory, too, and no repacked copies. */
+static void check_run_args(const struct check_kernel *k, union case_args *args)
+{
+	if (!k->device || k->op != DSV4_OP_moe_experts)
+		return;
+	args->moe_experts.packed = NULL;
+	args->moe_experts.expert_table = args->moe_experts.expert; /* cases lie in memory that both read */
+}
+
+/* 0 or -EIO. */
+static int check_run_wait(const struct check_kernel *k, const struct check_case *c, const struct check_way *w,
+			  struct check_finding *f)
+{
+	char why[160] = "";
+
+	if (!k->device || !k->device->wait(k->device->arg, why, sizeof why))
+		return 0;
+	check_find(f, CHECK_FAILED, c, "%s: %s", w->name, why);
+	return -EIO;
+}
+
+/* One call, for tokens [t0, t0 + n). 0 or -EIO. */
+static int check_run_call(const struct check_kernel *k, const struct check_case *c, const struct check_way *w,
 			   const union case_args *whole, int64_t t0, int64_t n, struct dsv4_exec *x,
 			   struct check_finding *f, struct check_result *r)
 {
@@ -143,32 +164,37 @@ static void check_run_call(const struct check_kernel *k, const struct check_case
 	if (w->chunk)
 		case_ops[k->op]->slice(&args, t0, n, mem);
 	rc = op_call(k->op, k->fn, x, &k->host.table, &args);
-	if (rc > 0 || (rc != c->want_rc && !(w->no_scratch && rc)))
+	if (rc > 0 || (rc != c->want_rc && !(w->without == CHECK_SCRATCH && rc)))
 		check_find(f, CHECK_FAILED, c, "%s: returned %d, expected %d", w->name, rc, c->want_rc);
 	if (rc && !r->rc)
 		r->rc = rc;
+	rc = check_run_wait(k, c, w, f);
 	if (!check_host_scratch_intact(x))
 		check_find(f, CHECK_OUT_OF_BOUNDS, c, "%s: wrote outside its scratch memory", w->name);
 	check_host_reset(x);
+	return rc;
 }
 
-static void check_run_calls(const struct check_kernel *k, const struct check_case *c, const struct check_way *w,
+static int check_run_calls(const struct check_kernel *k, const struct check_case *c, const struct check_way *w,
 			    struct check_team *team, const union case_args *args, struct check_finding *f,
 			    struct check_result *r)
 {
 	struct dsv4_exec x = { .split = w->split, .threads = w->threads, .team = team, .rng = c->rng,
-			       .poison = w->poison, .n_scratch = w->no_scratch ? 0 : -1, .place = c->place };
+			       .poison = w->poison, .n_scratch = w->without == CHECK_SCRATCH ? 0 : -1, .place = c->place,
+			       .device = k->device };
 	int64_t rows = op_rows(k->op, args), chunk = w->chunk ? w->chunk : rows;
 	const char *broke;
+	int rc = 0;
 
 	if (rows == 0)
-		check_run_call(k, c, w, args, 0, 0, &x, f, r);
-	for (int64_t t = 0; t < rows; t += chunk)
-		check_run_call(k, c, w, args, t, rows - t < chunk ? rows - t : chunk, &x, f, r);
+		rc = check_run_call(k, c, w, args, 0, 0, &x, f, r);
+	for (int64_t t = 0; t < rows && !rc; t += chunk)
+		rc = check_run_call(k, c, w, args, t, rows - t < chunk ? rows - t : chunk, &x, f, r);
 	broke = x.broke ? x.broke : k->host.broke;
 	if (broke)
 		check_find(f, CHECK_FAILED, c, "%s: %s", w->name, broke);
 	check_host_fini(&x);
+	return rc;
 }
 
 int check_run(const struct check_kernel *k, const struct check_case *c, const struct check_way *w,
@@ -178,10 +204,13 @@ int check_run(const struct check_kernel *k, const struct check_case *c, const st
 	int rc;
 
 	*ret_r = (struct check_result){ 0 };
+	if (w->without == CHECK_PACKED)
+		case_ops[k->op]->native(&args);
+	check_run_args(k, &args);
 	rc = check_run_outputs(k->op, c, &args, ret_r);
 	if (rc)
 		return rc;
-	check_run_calls(k, c, w, team, &args, f, ret_r);
+	rc = check_run_calls(k, c, w, team, &args, f, ret_r);
 	check_run_bounds(k, c, &args, ret_r, f);
-	return 0;
+	return rc;
 }

@@ -16,6 +16,12 @@ struct check_finding {
 void check_find(struct check_finding *f, enum check_verdict v, const struct check_case *c, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
+enum check_without {
+	CHECK_NOTHING,
+	CHECK_SCRATCH,      /* scratch() fails; the op may then return an error, and its outputs are free */
+	CHECK_PACKED        /* no repacked copies of weights */
+};
+
 /* How a case is run. */
 struct check_way {
 	const char *name;
@@ -23,7 +29,7 @@ struct check_way {
 	int threads;
 	int64_t chunk;      /* tokens per call; 0: all */
 	uint32_t poison;
-	bool no_scratch;    /* scratch() fails; the op may then return an error, and its outputs are free */
+	enum check_without without;
 };
 
 /* An op under test. */
@@ -31,6 +37,7 @@ struct check_kernel {
 	enum dsv4_op op;
 	dsv4_any_f *fn;
 	struct check_host host;
+	const struct check_device *device; /* NULL: the CPU */
 };
 
 /* What a run wrote. */
@@ -41,8 +48,8 @@ struct check_result {
 	int32_t *visible;   /* what out[].valid may point at */
 };
 
-/* Runs case c, whose buffers case_keep() has seen. Findings go to f. 0 or -ENOMEM; *ret_r is to be freed either
- * way. */
+/* Runs case c, whose buffers case_keep() has seen. Findings go to f. 0, -ENOMEM, or -EIO: the GPU failed; *ret_r is to be
+ * freed either way. */
 int check_run(const struct check_kernel *k, const struct check_case *c, const struct check_way *w,
 	      struct check_team *team, struct check_finding *f, struct check_result *ret_r);
 void check_result_fini(struct check_result *r);

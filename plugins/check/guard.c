@@ -22,7 +22,7 @@ static int guard_malloc(struct guard *g, size_t skew)
 {
 	size_t all = (GUARD_PAD + skew + g->size + GUARD_PAD + 63) / 64 * 64;
 
-	g->lo = aligned_alloc(64, all);
+	g->lo = g->from ? g->from->alloc(g->from->arg, all) : aligned_alloc(64, all);
 	if (!g->lo)
 		return -ENOMEM;
 	g->data = g->lo + GUARD_PAD + skew;
@@ -62,25 +62,38 @@ static void guard_fill(const struct guard *g)
 		*p = guard_byte(p);
 }
 
-int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place)
+static int guard_make(struct guard *g, size_t skew, enum guard_place place)
 {
 	int rc;
 
-	*g = (struct guard){ .size = size };
-	if (size > SIZE_MAX / 4)
+	if (g->size > SIZE_MAX / 4)
 		return -ENOMEM;
 	rc = place == GUARD_BYTES ? guard_malloc(g, skew) : guard_map(g, skew, place);
 	if (rc)
 		return rc;
 	guard_fill(g);
-	memset(g->data, GUARD_FILL, size);
+	memset(g->data, GUARD_FILL, g->size);
 	return 0;
+}
+
+int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place)
+{
+	*g = (struct guard){ .size = size };
+	return guard_make(g, skew, place);
+}
+
+int guard_new_from(struct guard *g, size_t size, size_t skew, const struct guard_memory *from)
+{
+	*g = (struct guard){ .size = size, .from = from };
+	return guard_make(g, skew, GUARD_BYTES);
 }
 
 void guard_free(struct guard *g)
 {
 	if (g->map)
 		must_zero(munmap(g->map, g->map_size));
+	else if (g->from && g->lo)
+		g->from->free(g->from->arg, g->lo);
 	else
 		free(g->lo);
 	free(g->copy);

@@ -14,11 +14,19 @@ enum guard_place {
 	GUARD_FENCE_START  /* also: an unmapped page right before the first */
 };
 
+/* Where memory comes from that has no fences, 64-byte aligned. */
+struct guard_memory {
+	void *arg;
+	void *(*alloc)(void *arg, size_t bytes); /* NULL if short */
+	void (*free)(void *arg, void *p);
+};
+
 struct guard {
 	uint8_t *data;     /* [size], the caller's */
 	size_t size;
 	uint8_t *lo, *hi;  /* guard bytes are [lo, data) and [data + size, hi) */
-	uint8_t *map;      /* mapping with its fences, or NULL: malloc'd at lo */
+	const struct guard_memory *from; /* what lo is of; NULL: malloc */
+	uint8_t *map;      /* mapping with its fences, or NULL: lo is from there */
 	size_t map_size;
 	uint8_t *copy;     /* what guard_keep() saw, or NULL */
 };
@@ -27,6 +35,8 @@ struct guard {
  * are GUARD_FILL bytes. -ENOMEM. */
 #define GUARD_FILL 0xcd
 int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place);
+/* At GUARD_BYTES, of other memory than malloc's; from NULL is fine. */
+int guard_new_from(struct guard *g, size_t size, size_t skew, const struct guard_memory *from);
 void guard_free(struct guard *g); /* zeroes *g; zeroes are fine */
 /* Are all guard bytes as they were? *ret_at: the first that is not, as an offset from data. */
 bool guard_intact(const struct guard *g, ptrdiff_t *ret_at);

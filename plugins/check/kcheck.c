@@ -6,6 +6,7 @@
 #include "engine/base/rc.h"
 #include "engine/plugin/plugin_map.h"
 #include "plugins/check/check.h"
+#include "plugins/check/kcheck_device.h"
 #include "plugins/check/kcheck_print.h"
 #include "plugins/ref/ref.h"
 
@@ -26,6 +27,7 @@ enum kcheck_exit { KCHECK_OK, KCHECK_WRONG, KCHECK_USAGE, KCHECK_UNAVAILABLE = 6
 	OPT(seed, "N", "other values for every N; \"random\": any, printed (default 1)") \
 	OPT(quick, "", "seconds, not minutes: fewer cases") \
 	OPT(shape, "NAME", "tiny or flash (default: both)") \
+	OPT(device, "NAME", "check plugins for GPUs on this one, e.g. cuda:0") \
 	OPT(bench, "", "time each op against ref and the machine's roofs, instead of checking") \
 	OPT(threads, "N", "bench: threads (default: one per CPU)") \
 	OPT(json, "", "one JSON object per line and row") \
@@ -44,6 +46,8 @@ struct kcheck_args {
 	uint64_t seed;
 	const struct check_shape *shape;
 	bool quick, bench, json;
+	const char *device;
+	struct kcheck_device gpu;  /* gpu.device NULL: none */
 };
 
 static int kcheck_help(FILE *f, int rc)
@@ -73,8 +77,9 @@ static void kcheck_died(int signal)
 {
 	kcheck_put("kcheck: ");
 	kcheck_put(kcheck_where.plugin);
-	kcheck_put(signal == SIGSEGV || signal == SIGBUS ? ": touched memory that is not there, or wrote what is only to be read, in " :
-							   ": died of a signal, in ");
+	kcheck_put(signal == SIGSEGV || signal == SIGBUS ?
+			   ": touched memory that is not there, or wrote what is only to be read, in " :
+			   ": died of a signal, in ");
 	kcheck_put(kcheck_where.doing);
 	kcheck_put("\n");
 	_exit(KCHECK_WRONG);
@@ -90,6 +95,12 @@ static void kcheck_catch(void)
 }
 
 /* ---- one plugin ---- */
+
+static void kcheck_log(const struct provider *p, int level, const char *text)
+{
+	(void)level;
+	fprintf(stderr, "kcheck: %s: %s\n", p->plugin->name, text);
+}
 
 static int kcheck_rc(int rc)
 {
@@ -110,7 +121,7 @@ static int kcheck_run(const struct kcheck_args *a, const struct dsv4_plugin *p, 
 {
 	struct kcheck_print out = { .f = stdout, .plugin = p, .json = a->json };
 	const struct check_options o = { .shape = a->shape, .n_shape = 1, .seed = a->seed, .quick = a->quick,
-					 .op = a->op, .fence = true, .doing = kcheck_where.doing,
+					 .op = a->op, .fence = true, .device = *p->gpu ? &a->gpu.check : NULL, .doing = kcheck_where.doing,
 					 .report = kcheck_print_row, .arg = &out };
 	const struct check_bench_options b = { .shape = a->shape, .n_shape = 1, .op = a->op,
 					       .n_threads = a->threads, .report = kcheck_print_speed, .arg = &out };
@@ -123,6 +134,10 @@ static int kcheck_run(const struct kcheck_args *a, const struct dsv4_plugin *p, 
 		kcheck_print_end(&out);
 		return out.n_row || rc < 0 ? kcheck_rc(rc) : kcheck_nothing(p);
 	}
+	if (*p->gpu) {
+		fprintf(stderr, "kcheck: %s: --bench knows no GPU\n", p->name);
+		return KCHECK_USAGE;
+	}
 	rc = check_roof_measure(a->threads, &out.roof);
 	if (rc < 0)
 		return kcheck_rc(rc);
@@ -131,20 +146,24 @@ static int kcheck_run(const struct kcheck_args *a, const struct dsv4_plugin *p, 
 }
 
 /* Maps a copy of the file, in a directory of our own. */
-static int kcheck_map(const char *file, const char *tmp, struct plugin_map **ret_m, struct buf *why)
+static int kcheck_map(const struct kcheck_args *a, const char *file, const char *tmp, struct plugin_map **ret_m,
+		      struct buf *why)
 {
 	const char *slash = strrchr(file, '/');
 	char *dir = slash ? mem_strndup(file, slash == file ? 1 : (size_t)(slash - file)) : mem_strdup(".");
+	struct device *d = a->gpu.device ? a->gpu.device : device_cpu();
 	struct plugin_file *pf = NULL;
 	char *copy;
 	int rc = plugin_file_open(dir, slash ? slash + 1 : file, getuid(), &pf, why);
 
 	if (!rc)
-		rc = plugin_facts_fit(&pf->facts, why);
+		rc = plugin_facts_fit(&pf->facts, d, why);
 	if (!rc)
 		rc = plugin_file_copy(pf, tmp, &copy, why);
 	if (!rc)
-		rc = plugin_map_new(copy, pf, NULL, ret_m, why);
+		rc = plugin_map_new(copy, pf, kcheck_log, ret_m, why);
+	if (!rc)
+		plugin_map_on(*ret_m, d);
 	plugin_file_free(&pf);
 	free(dir);
 	return rc;
@@ -161,7 +180,7 @@ static int kcheck_file(const struct kcheck_args *a, const char *file)
 		fprintf(stderr, "kcheck: %s: %s\n", tmp, strerror(errno));
 		return KCHECK_TEMPORARY;
 	}
-	rc = kcheck_map(file, tmp, &m, &why);
+	rc = kcheck_map(a, file, tmp, &m, &why);
 	if (!rc)
 		rc = plugin_map_open(m, &why);
 	if (!rc)
@@ -216,6 +235,8 @@ static bool kcheck_option(struct kcheck_args *a, int opt, const char *value)
 	case KCHECK_OPT_shape:
 		a->shape = strcmp(value, "tiny") ? &check_shape_flash : &check_shape_tiny;
 		return !strcmp(value, a->shape->name);
+	case KCHECK_OPT_device:
+		return (a->device = value) != NULL;
 	case KCHECK_OPT_threads:
 		a->threads = kcheck_number(value, &n) && n <= 1024 ? (int)n : 0;
 		return a->threads > 0;
@@ -256,6 +277,17 @@ static int kcheck_options(struct kcheck_args *a, int argc, char **argv)
 	return -1;
 }
 
+static int kcheck_device(struct kcheck_args *a)
+{
+	struct buf why = { 0 };
+	int rc = a->device ? kcheck_device_open(&a->gpu, a->device, &why) : 0;
+
+	if (rc)
+		fprintf(stderr, "kcheck: %s: %s\n", a->device, why.len ? buf_str(&why) : rc_text(rc));
+	buf_fini(&why);
+	return !rc ? KCHECK_OK : rc == RC_INVALID ? KCHECK_USAGE : KCHECK_UNAVAILABLE;
+}
+
 int main(int argc, char **argv)
 {
 	struct kcheck_args a = { .op = -1, .seed = 1 };
@@ -263,8 +295,10 @@ int main(int argc, char **argv)
 
 	if (worst >= 0)
 		return worst;
+	worst = kcheck_device(&a);
+	if (worst)
+		return worst;
 	kcheck_catch();
-	worst = KCHECK_OK;
 	if (optind == argc)
 		worst = kcheck_run(&a, &ref_plugin, &provider_ref.host);
 	for (int i = optind; i < argc; i++) {
@@ -273,5 +307,6 @@ int main(int argc, char **argv)
 
 		worst = rc > worst ? rc : worst;
 	}
+	kcheck_device_close(&a.gpu);
 	return worst;
 }

@@ -69,10 +69,10 @@ static int moe_fused_group(struct moe_fused_call *c)
 	return 0;
 }
 
-static bool moe_fused_expert_ok(const struct dsv4_moe_experts *a, const struct dsv4_expert *e)
+static int moe_fused_expert_ok(const struct dsv4_moe_experts *a, const struct dsv4_expert *e)
 {
-	return moe_fused_weight_ok(&e->w1, a->inter, a->dim) && moe_fused_weight_ok(&e->w2, a->dim, a->inter) &&
-	       moe_fused_weight_ok(&e->w3, a->inter, a->dim);
+	return dsv4_weight_ok(&e->w1, a->inter, a->dim) && dsv4_weight_ok(&e->w2, a->dim, a->inter) &&
+	       dsv4_weight_ok(&e->w3, a->inter, a->dim);
 }
 
 /* ---- first pass: hidden values ---- */
@@ -90,8 +90,8 @@ static void moe_fused_gate_up(const struct moe_fused_call *c, const struct moe_f
 			      int64_t d, int64_t n)
 {
 	const struct dsv4_moe_experts *a = c->a;
-	const struct moe_fused_act *x1 = moe_fused_rounds(a->act, &j->e->w1) ? &c->rounded : &c->plain;
-	const struct moe_fused_act *x3 = moe_fused_rounds(a->act, &j->e->w3) ? &c->rounded : &c->plain;
+	const struct moe_fused_act *x1 = dsv4_weight_rounds(&j->e->w1, a->act) ? &c->rounded : &c->plain;
+	const struct moe_fused_act *x3 = dsv4_weight_rounds(&j->e->w3, a->act) ? &c->rounded : &c->plain;
 	float g[MOE_FUSED_SIDE][MOE_FUSED_TILE], u[MOE_FUSED_SIDE][MOE_FUSED_TILE];
 	float *h = c->h + (j->row0 + i0) * a->inter, limit = a->limit > 0 ? a->limit : INFINITY;
 
@@ -119,7 +119,7 @@ static void moe_fused_hidden_slice(void *arg, int64_t begin, int64_t end)
 
 		for (int64_t t = 0; t < j->n; t += MOE_FUSED_TILE)
 			moe_fused_gate_up(c, j, t, (int)moe_fused_min(MOE_FUSED_TILE, j->n - t), d, n);
-		if (!moe_fused_rounds(c->a->act, &j->e->w2))
+		if (!dsv4_weight_rounds(&j->e->w2, c->a->act))
 			continue;
 		for (int64_t row = j->row0; row < j->row0 + j->n; row++) {
 			float *h = c->h + row * inter + d;
@@ -138,7 +138,7 @@ static void moe_fused_down(const struct moe_fused_call *c, const struct moe_fuse
 	struct moe_fused_act h = { .x = c->h, .ldx = c->a->inter, .n_scale = c->n_block };
 	int32_t at[MOE_FUSED_TILE];
 
-	if (moe_fused_rounds(c->a->act, &j->e->w2))
+	if (dsv4_weight_rounds(&j->e->w2, c->a->act))
 		h.scale = c->scale;
 	for (int i = 0; i < n; i++)
 		at[i] = (int32_t)(j->row0 + i0 + i);

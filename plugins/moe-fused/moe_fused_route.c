@@ -138,7 +138,7 @@ int moe_fused_route(struct dsv4_exec *x, const struct dsv4_host *host, const str
 	struct moe_fused_route c = { .a = a, .x = { .x = a->x, .ldx = a->dim } };
 
 	if (a->size < sizeof *a || a->n_tok < 0 || a->k < 1 || a->k > a->n_expert ||
-	    !moe_fused_weight_ok(a->gate, a->n_expert, a->dim))
+	    !dsv4_weight_ok(a->gate, a->n_expert, a->dim))
 		return -EINVAL;
 	if (a->n_tok == 0)
 		return 0;

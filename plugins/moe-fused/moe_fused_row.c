@@ -17,24 +17,6 @@ static moe_fused_v4 moe_fused_load(const float *p)
 	return *(const moe_fused_v4 *)p;
 }
 
-bool moe_fused_weight_ok(const struct dsv4_weight *w, int64_t rows, int64_t cols)
-{
-	static const uint8_t scales[DSV4_N_WFMT] = {
-		[DSV4_W_F32] = 1 << DSV4_S_NONE,  [DSV4_W_BF16] = 1 << DSV4_S_NONE,
-		[DSV4_W_FP8] = 1 << DSV4_S_E8M0 | 1 << DSV4_S_F32,
-		[DSV4_W_FP4] = 1 << DSV4_S_E8M0,  [DSV4_W_NVFP4] = 1 << DSV4_S_E4M3,
-	};
-
-	return w && w->size >= sizeof *w && w->rows == rows && w->cols == cols && w->fmt < DSV4_N_WFMT &&
-	       w->data && w->sfmt <= DSV4_S_E4M3 && (scales[w->fmt] >> w->sfmt & 1) &&
-	       (w->sfmt == DSV4_S_NONE || w->scale);
-}
-
-bool moe_fused_rounds(uint32_t act, const struct dsv4_weight *w)
-{
-	return act == DSV4_ACT_FP8 && w->fmt != DSV4_W_F32 && w->fmt != DSV4_W_BF16;
-}
-
 float moe_fused_split(const float *x, int64_t n, float *q)
 {
 	float amax = 0, s;

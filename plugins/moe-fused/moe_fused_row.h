@@ -4,9 +4,7 @@
 #ifndef MOE_FUSED_ROW_H
 #define MOE_FUSED_ROW_H
 
-#include "plugins/dsv4_plugin.h"
-
-#include <stdbool.h>
+#include "plugins/dsv4_weight.h"
 
 #define MOE_FUSED_TILE 64  /* activation rows that share one decoded block of weights */
 #define MOE_FUSED_SIDE 4   /* rows of weights that are multiplied side by side */
@@ -20,10 +18,6 @@ struct moe_fused_act {
 	int64_t n_scale;
 };
 
-/* Are w's format, scales and sizes something moe_fused_rows can read? */
-bool moe_fused_weight_ok(const struct dsv4_weight *w, int64_t rows, int64_t cols);
-/* Does an activation get rounded before this weight? */
-bool moe_fused_rounds(uint32_t act, const struct dsv4_weight *w);
 /* Splits n values into e4m3 values q, which may be x, and the power-of-two scale that is returned. */
 float moe_fused_split(const float *x, int64_t n, float *q);
 /* sum[l][i] = row r + l of w times row at[i] of a; n_row <= MOE_FUSED_SIDE, n <= MOE_FUSED_TILE. */

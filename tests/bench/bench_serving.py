@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Speeds of serving on the tiny model, printed: eight streams against one, and what idle cached conversations cost.
+"""What idle cached conversations cost, on the tiny model: the time of a decode step with so many of them in the cache,
+which should not matter. Printed. (How fast streams are says `dsv4-bench serve`.)
 
     make && tests/lib/python.sh tests/bench/bench_serving.py
-
-The first figure is tokens per second of eight streams by those of one, on two threads: what a batch shares. The second
-is the time of a decode step with so many conversations in the cache, which should not matter.
 """
 import concurrent.futures
 import json
@@ -35,12 +33,6 @@ def rate(d, streams):
         return n / (time.monotonic() - start)
 
 
-def batch(d):
-    answer(d, "Hello", 10)
-    best = {k: max(rate(d, k) for _ in range(3)) for k in (1, STREAMS)}
-    print(f"{STREAMS} streams {best[STREAMS]:.1f} tokens/s, one {best[1]:.1f}: {best[STREAMS] / best[1]:.2f} times")
-
-
 def idle(d):
     made = 0
     for wanted in IDLE:
@@ -56,5 +48,5 @@ with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "conf")
     config(path, memory="1G", disk="no", **fast_kernels())
     with Daemon("--config", path, "--threads", "2") as daemon:
-        batch(daemon)
+        answer(daemon, "Hello", 10)
         idle(daemon)

@@ -19,7 +19,7 @@ trap finish EXIT
 install -d -m 755 "$dir/plugins"
 install -m 755 "$build/plugins/$plugin.so" "$dir/plugins"
 "$build/dsv4d" --model "$source/etc/tiny" --listen 127.0.0.1:0 --control "$DSV4D_SOCKET" --state "$dir/state" \
-	--plugins "$dir/plugins" 2>"$dir/log" &
+	--kernels ref --plugins "$dir/plugins" 2>"$dir/log" &
 daemon=$!
 "$build/dsv4ctl" wait ready --timeout 60 >/dev/null
 "$build/dsv4ctl" plugin load "$plugin" >/dev/null

@@ -34,14 +34,14 @@ with Daemon(plugins=["avx2", "mhc-bf16"]) as d:
     assert sets(d, request) == ["ref"] and ok(d, "status")["kernels"] == "ref"
 
     # without at=step it keeps its set; with it, also after such a change, it goes on with the new one
-    assert ok(d, "kernels", "use", "gemm=avx2")["changed"]
+    assert ok(d, "kernels", "use", "norm=avx2")["changed"]
     read(events, 5)
     assert sets(d, request) == ["ref"]
     assert ok(d, "kernels", "use", "attention.decode=avx2", "--at", "step")["changed"]
     while len(sets(d, request)) < 2:
         read(events, 1)
     shown = ok(d, "request", "show", request)
-    name = "gemm=avx2,attention.decode=avx2"
+    name = "norm=avx2,attention.decode=avx2"
     m = re.fullmatch(r"ref, from output token (\d+) " + name, shown["kernels"])
     assert m and int(m[1]) == shown["sets"][1]["output"] > 5, shown
     assert shown["sets"][1]["name"] == name and shown["sets"][1]["epoch"] == shown["epoch"] == ok(d, "status")["epoch"], shown

@@ -173,6 +173,9 @@ def dumps(d, blocks):
 def no_dumps(d, end):
     refused(d, 2, "-o FILE is missing", "cache", "dump", end["key"])
     refused(d, 1, "No such file", "cache", "dump", end["key"], "-o", os.path.join(d.dir, "no", "such"))
+    os.symlink(os.path.join(d.dir, "dump"), os.path.join(d.dir, "link"))
+    refused(d, 1, "no regular file", "cache", "dump", end["key"], "-o", os.path.join(d.dir, "link"))
+    assert os.path.islink(os.path.join(d.dir, "link"))
     path = os.path.join(d.dir, "none")
     refused(d, 1, "no block", "cache", "dump", "0" * 32, "-o", path)
     assert not [f for f in os.listdir(d.dir) if f.startswith("none")], "half a file was left"

@@ -17,7 +17,7 @@ SHORT = {"messages": [{"role": "user", "content": "Who are you?"}], "max_tokens"
 LONG, LATER = ({"messages": [{"role": "user", "content": word + "seven and " * 48}], "max_tokens": 1, "temperature": 0}
                for word in ("", "now "))
 LINE = re.compile(r"<2>crashed signal=SEGV address=0x40 op=rms_norm phase=prefill layer=\d provider=crash-late "
-                  r"set_generation=(\d+) request=(\S+)")
+                  r"set_generation=(\d+) request=(\S+) kernels=\"([^\"]*)\" plugins=\"([^\"]*)\"")
 
 
 def ask(d, body):
@@ -58,7 +58,8 @@ def crash(d):
     except (http.client.HTTPException, ConnectionError):
         pass
     found = LINE.fullmatch(died(d, signal.SIGSEGV))
-    assert found and int(found[1]) == generation and len(found[2]) > 8, (d.log(), generation)
+    assert found and int(found[1]) == generation and len(found[2]) > 8 and "norm=crash-late" in found[3] and \
+        "mhc-bf16" in found[4].split(), (d.log(), generation)
 
 
 def restart(d):
@@ -72,7 +73,7 @@ def idle(d):
     """A signal that another process sent ends it as well, and no kernel is blamed."""
     d.process.send_signal(signal.SIGBUS)
     line = died(d, signal.SIGBUS)
-    assert re.fullmatch(r"<2>crashed signal=BUS address=0x[0-9a-f]+ op=none", line), line
+    assert re.fullmatch(rf"<2>crashed signal=BUS from_pid={os.getpid()} op=none kernels=\"[^\"]+\" plugins=\"[^\"]*\"", line), line
     d.start()
 
 

@@ -13,6 +13,7 @@ from scenario import by, ok
 from turns import fast_kernels
 
 LIAR = "falsely-exact"
+FAST = "attention=avx2"  # which is EXACT there
 LONG = "wug blicket dax toma zav " * 70 + "What is 7 plus 5?"
 
 
@@ -45,8 +46,8 @@ def a_falsely_exact_kernel_shares_no_rows_with_ref(d, fast):
     assert cached(d) > 0, "it finds its own"
     if fast:
         assert row(d, "avx2")["exact"] == "shared", row(d, "avx2")
-        use(d, "all=avx2")
-        assert cached(d) > 0, "avx2 has ref's bits, and its cache is warm"
+        use(d, FAST)
+        assert cached(d) > 0, "avx2 has ref's bits here, and its cache is warm"
     use(d, "all=ref")
 
 
@@ -89,7 +90,7 @@ def a_caught_one_of_ours_takes_the_cache_along(d, fast):
     assert cached(d) == 0 < cached(d), "what it may have had a part in is found"
     if fast:
         assert (row(d, "avx2")["exact"], row(d, "avx2")["complaint"]) == ("disproved", "bits"), row(d, "avx2")
-        use(d, "all=avx2")
+        use(d, FAST)
         assert cached(d) == 0 < cached(d), "it still shares"
 
 

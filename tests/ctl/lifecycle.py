@@ -34,12 +34,33 @@ def write(path, text):
     return path
 
 
+def kernels_are_checked(tmp):
+    """-t knows what cannot be had without running any of it."""
+    plugins = os.path.join(BUILD, "plugins")
+    for use, says in (("auto", None), ("ref", None), ("all=indexer-fp8 indexer.decode=ref", None),
+                      ("index_score=indexer-fp8", None), ("nrom=indexer-fp8", "unknown family or op"),
+                      ("indexer-fp8", "expected FAMILY"), ("norm=indexer-fp8", "plugin indexer-fp8 has no such op"),
+                      ("index_topk=indexer-fp8", "has no such op"), ("norm=nothing", "nothing.so"),
+                      ("ref all=nothing", "expected FAMILY"), ("all=nothing", "No such file")):
+        conf = write(os.path.join(tmp, "use.conf"), f"[plugins]\ndir = {plugins}\n[kernels]\nuse = {use}\n")
+        ends(78 if says else 0, says or "use.conf: ok", "-t", "--config", conf)
+    for key in ("prefer", "prefer_gpu"):
+        for names, says in (("nowhere", None), ("avx2 ../x", "../x"), ("avx2.so", "avx2.so"), ("7", "7"), ("avx2 ref", "ref"),
+                            ("a" * 32, "a" * 32)):
+            conf = write(os.path.join(tmp, "use.conf"), f"[kernels]\n{key} = {names}\n")
+            ends(78 if says else 0, f"[kernels] {key}: {says} is no plugin's name" if says else "use.conf: ok", "-t", "--config", conf)
+
+
 def exit_codes(tmp):
     control = ["--control", os.path.join(tmp, "c")]
     ends(0, "usage: dsv4d", "--help")
     ends(0, "dsv4d ", "--version")
     ends(2, "unrecognized option", "--nothing")
     ends(2, "unexpected argument 'x'", "x")
+    ends(2, "--gpu-memory is for --plan", *control, "--gpu-memory", "80G")
+    ends(2, "--gpu-memory is for --plan", "--inspect", TINY, "--gpu-memory", "80G")
+    for words in ([], ["-t"]):
+        ends(2, "--json is for --inspect and --plan", *control, *words, "--json")
     ends(69, "no-such", *control, "--model", os.path.join(tmp, "no-such"), "--listen", "127.0.0.1:0")
     ends(78, "'x' is not ADDRESS:PORT", *control, "--listen", "x")
     ends(78, "no-file", *control, "--config", os.path.join(tmp, "no-file"))
@@ -48,6 +69,7 @@ def exit_codes(tmp):
     ends(78, "bad.conf:3: unknown key 'modle'", "-t", "--config", bad)
     good = write(os.path.join(tmp, "good.conf"), "[daemon]\nthreads = 1\n[probe.longgen]\nmax_tokens = 9\n")
     ends(0, "good.conf: ok", "-t", "--config", good)
+    kernels_are_checked(tmp)
     ends(1, "at most", "--control", "/tmp/" + "x" * 200, "--model", TINY, "--listen", "127.0.0.1:0")
     kept = write(os.path.join(tmp, "file"), "precious")
     ends(1, "exists and is no socket", "--control", kept, "--model", TINY, "--listen", "127.0.0.1:0")
@@ -232,6 +254,10 @@ def reload(tmp):
         code, _, err = d.ctl("reload")
         assert code == 1 and "d.conf:4: " in err, err
         assert (value("index_topk"), value("log_level")) == ("16", "debug")
+        # What the next start would refuse is refused now.
+        write(conf, "[daemon]\nlog_level = info\n[http]\nkeys = /no/such/file\n")
+        code, _, err = d.ctl("reload")
+        assert code == 1 and "/no/such/file" in err and value("log_level") == "debug", err
         write(conf, "[daemon]\nlog_level = notice\n")
         d.process.send_signal(signal.SIGHUP)
         while value("log_level") != "notice":
@@ -239,9 +265,34 @@ def reload(tmp):
         assert value("index_topk") == "32"
 
 
+def config_diff(tmp):
+    """The file against what is in force, before and after each way to change either."""
+    conf = write(os.path.join(tmp, "e.conf"), "[daemon]\nlog_level = info\n[numerics]\nindex_topk = 8\n")
+    with Daemon("--config", conf) as d:
+        def differences():
+            code, out, err = d.ctl("--json", "config", "diff")
+            assert code == 0, err
+            return {(x["section"], x["key"]): (x["running"], x["file"], x["when"]) for x in json.loads(out)["differences"]}
+        assert differences() == {}
+        assert d.ctl("param", "set", "index_topk=9", "cooldown=7")[0] == 0 and d.ctl("log", "level", "debug")[0] == 0
+        assert differences() == {("numerics", "index_topk"): ("9", "8", "live"), ("plugins", "cooldown"): ("7", "30", "live"),
+                                 ("daemon", "log_level"): ("debug", "info", "live")}, differences()
+        write(conf, "[daemon]\nlog_level = info\nthreads = 3\n[numerics]\nindex_topk = 16\n[probe.longgen]\nseed = 4\n")
+        assert differences() == {("numerics", "index_topk"): ("9", "16", "reload"), ("plugins", "cooldown"): ("7", "30", "live"),
+                                 ("daemon", "log_level"): ("debug", "info", "live"), ("daemon", "threads"): ("0", "3", "restart"),
+                                 ("longgen", "seed"): ("", "4", "reload")}, differences()
+        assert d.ctl("reload")[0] == 0
+        assert json.loads(d.ctl("--json", "param", "get", "cooldown")[1])["parameter"]["value"] == "7"  # not the file's to take back
+        assert set(differences()) == {("plugins", "cooldown"), ("daemon", "log_level"), ("daemon", "threads")}, differences()
+        write(conf, "[daemon]\nthraeds = 3\n")
+        code, _, err = d.ctl("config", "diff")
+        assert code == 1 and "e.conf:2: unknown key 'thraeds'" in err, err
+
+
 with tempfile.TemporaryDirectory() as tmp:
     exit_codes(tmp)
     inspect(tmp)
+    config_diff(tmp)
     wrong_model(tmp)
     foreign_listener(tmp)
     reload(tmp)

@@ -87,10 +87,10 @@ def usage(d):
     refused(d, 3, "is dsv4d running?", "--socket", d.control + ".not", "status")
     refused(d, 3, "at most", "--socket", "/" + "x" * 200, "status")
     refused(d, 2, "--sizes needs a value", "probe", "run", "needle", "--sizes")
-    refused(d, 1, "from 0 to 100000000", "probe", "run", "needle", "--sizes", "999999999")
+    refused(d, 1, "from 64 to 100000000", "probe", "run", "needle", "--sizes", "999999999")
     refused(d, 2, "not a whole number of 0 or more", "wait", "ready", "--timeout", "-1")
     refused(d, 5, "not drained", "wait", "drained", "--timeout", "0")
-    assert "request show ID" in said(d, "--help") and "probe run NAME..." in said(d, "probe", "--help")
+    assert "request show ID" in said(d, "--help") and "probe run [NAME...]" in said(d, "probe", "--help")
     assert "complete -o default -F _dsv4ctl dsv4ctl" in said(d, "completion", "bash")
 
 

@@ -2,6 +2,7 @@
 """Hostile and clumsy peers of the control socket: each is refused by name, bounded, and harms no other."""
 import json
 import os
+import re
 import socket
 import time
 
@@ -114,8 +115,9 @@ def deadlines(d):
     deaf.sock.settimeout(20)
     while deaf.receive() is not None:
         pass
-    log = d.log()
-    assert 'why="half a call"' in log and 'why="a reply not read"' in log, log
+    # the deaf one's last call may be half a call too, and which of its deadlines is first is the machine's to say
+    why = re.findall(r'control_deadline .*why="([^"]*)"', d.log())
+    assert len(why) == 2 and "half a call" in why and set(why) <= {"half a call", "a reply not read"}, d.log()
 
 
 def memory(d):

@@ -67,7 +67,9 @@ def shadow_and_swaps(d):
         ask(d)
     part = ok(d, "shadow", "stop")
     assert abs(part["steps_taken"] - part["steps"] / 4) < 3 and part["batches"] == part["steps_taken"], part
-    assert all(o["differing"] == 0 for o in part["ops"]) and len(part["ops"]) > 12, part  # in ref's own bits
+    products = ("linear", "moe_route", "moe_experts")  # are summed in another order; the rest has ref's own bits
+    assert all((o["mean"] or 0) < 1e-6 if o["op"] in products else o["differing"] == 0 for o in part["ops"]), part
+    assert len(part["ops"]) > 12, part
 
 
 with Daemon(plugins=["mhc-bf16", "avx2"]) as d:

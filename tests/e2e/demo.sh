@@ -20,7 +20,9 @@ daemon=$!
 finish() { [ "$stop" = 1 ] || [ "${failed:-1}" = 1 ] && kill "$daemon" 2>/dev/null; wait "$daemon" 2>/dev/null || true; }
 trap 'failed=1; finish; cat "$dir/log" >&2' EXIT
 ctl wait ready --timeout 60
-url=http://$(ctl --json status | sed -n 's/.*"http": *"\([^"]*\)".*/\1/p')
+of_status() { ctl --json status | sed -n 's/.*"'"$1"'": *"\([^"]*\)".*/\1/p'; }
+url=http://$(of_status http)
+before=$(of_status kernels) # the fastest that this machine can run
 
 # chat CONTENT [EXTRA-JSON-FIELDS]: the answer of one request whose first turn told a fact.
 body() {
@@ -57,14 +59,14 @@ answer=$(ask "What is my project name?" disabled | content)
 echo "$answer"
 case $answer in *mercury*) ;; *) echo "the model forgot" >&2; exit 1 ;; esac
 ctl request list --max 2 | tee "$dir/list"
-sed -n 2p "$dir/list" | grep -q ' mhc=mhc-bf16$' && sed -n 3p "$dir/list" | grep -q ' ref$'
+sed -n 2p "$dir/list" | grep -q 'mhc=mhc-bf16$' && sed -n 3p "$dir/list" | grep -q " $before\$"
 
 for verb in "kernels list" "plugin list" "probe run recall continuation" "kernels rollback"; do
 	show "dsv4ctl $verb"
 	# shellcheck disable=SC2086
 	ctl $verb
 done
-ctl --json status | grep -q '"kernels": *"ref"'
+[ "$(of_status kernels)" = "$before" ]
 
 failed=0
 if [ "$stop" = 1 ]; then

@@ -65,7 +65,7 @@ sh "$top_srcdir/plugins/audit.sh" "$dir/my-norm.so" || fail 'the audit refuses t
 DSV4D_SOCKET=$dir/control
 export DSV4D_SOCKET
 "$prefix/sbin/dsv4d" --model "$prefix/share/dsv4d/tiny" --listen 127.0.0.1:0 --control "$DSV4D_SOCKET" --state "$dir/state" \
-	--plugins "$prefix/lib/dsv4d/plugins" >"$dir/log" 2>&1 &
+	--kernels ref --plugins "$prefix/lib/dsv4d/plugins" >"$dir/log" 2>&1 &
 daemon=$!
 ctl() { "$prefix/bin/dsv4ctl" "$@"; }
 ctl wait ready --timeout 60 >"$dir/said" || fail 'the daemon does not get ready'

@@ -16,7 +16,8 @@ static const char *const tokens[] = { "｜DSML｜", "<think>", "</think>", "<｜
 struct result {
 	struct buf text[2]; /* by COMPLETION_REASONING, COMPLETION_CONTENT */
 	struct buf calls, args;
-	int n_whole;
+	int n_whole, n_put, n_told;
+	size_t character;
 	bool open;
 };
 
@@ -38,8 +39,15 @@ static void check_args(const struct buf *args)
 static void event(void *arg, const struct completion_event *ev)
 {
 	struct result *r = arg;
-	json_t *utf8 = json_stringn(ev->text, ev->len);
+	json_t *utf8;
 
+	if (ev->kind == COMPLETION_TOKEN) {
+		must(ev->told != COMPLETION_TOLD_OPEN && ++r->n_told <= r->n_put);
+		must(ev->told != COMPLETION_TOLD_CONTENT || ev->character >= r->character);
+		r->character = ev->told == COMPLETION_TOLD_CONTENT ? ev->character : r->character;
+		return;
+	}
+	utf8 = json_stringn(ev->text, ev->len);
 	must(utf8 != NULL);
 	json_decref(utf8);
 	must(ev->len > 0 || ev->kind == COMPLETION_TOOL_END);
@@ -62,7 +70,7 @@ static void event(void *arg, const struct completion_event *ev)
 	buf_clear(&r->args);
 }
 
-static void put(struct completion *c, const char *bytes, size_t len, bool spelled, size_t chunk)
+static void put(struct completion *c, const char *bytes, size_t len, bool spelled, size_t chunk, struct result *r)
 {
 	size_t i, n;
 
@@ -79,6 +87,7 @@ static void put(struct completion *c, const char *bytes, size_t len, bool spelle
 			t.special = !spelled && bytes[i] == 4;
 			n = 1;
 		}
+		r->n_put++;
 		if (completion_put(c, &t))
 			return;
 	}
@@ -90,14 +99,16 @@ static void run(const uint8_t *data, size_t size, size_t chunk, struct result *r
 	static const char *const stops[] = { "ab", "b\n", "<" };
 	struct completion_options o = { .mode = data[0] % 3, .spelled = data[0] & 4, .stop = stops,
 		.n_stop = data[0] & 8 ? 3 : 0,
-		.emit = event, .arg = ret_r };
+		.emit = event, .arg = ret_r, .tell = true };
 	struct completion *c = NULL;
 
 	must_zero(completion_new(&o, &c, NULL));
-	put(c, (const char *)data + 1, size - 1, o.spelled, chunk);
+	put(c, (const char *)data + 1, size - 1, o.spelled, chunk, ret_r);
 	completion_end(c, data[0] & 16 ? COMPLETION_MAX_TOKENS : COMPLETION_EOS, ret_v);
 	completion_free(&c);
 	must(ret_v->n_calls == ret_r->n_whole);
+	must(ret_r->n_told == ret_r->n_put);
+	must(ret_r->character <= ret_r->text[COMPLETION_CONTENT].len);
 	must(ret_v->finish != GEN_TOOL_CALLS || (ret_r->n_whole > 0 && !ret_r->open));
 }
 

@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must(plugin_refusal_find(buf_str(&why)) == PLUGIN_REFUSED_not_file);
 	if (plugin_facts_read(f, data, size, &why) == 0) {
 		fuzz_taken(f);
-		plugin_facts_fit(f, &why);
+		plugin_facts_fit(f, device_cpu(), &why);
 	} else {
 		must(plugin_refusal_find(buf_str(&why)) == PLUGIN_REFUSED_no_facts);
 	}

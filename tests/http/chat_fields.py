@@ -7,7 +7,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from fake import Fake  # noqa: E402
+from fake import Refusing  # noqa: E402
 
 PATH = "/v1/chat/completions"
 USER = {"role": "user", "content": "s"}
@@ -68,6 +68,8 @@ WRONG = [
     ({"stream": "yes"}, "stream"), ({"stream_options": True}, "stream_options"),
     ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
     ({"tools": {}}, "tools"), ({"tools": ["f"]}, "tools[0]"), ({"tools": [{"type": "retrieval"}]}, "tools[0].type"),
+    ({"messages": [{"role": "system", "content": "x", "tools": [TOOL, TOOL]}, USER]}, "messages[0].tools[1].function.name"),
+    ({"messages": [{"role": "system", "content": "x", "tools": [{"function": {"name": "a b"}}]}, USER]}, "messages[0].tools[0].function.name"),
     ({"tools": [{"type": "function"}]}, "tools[0].function"), ({"tools": [{"function": {}}]}, "tools[0].function.name"),
     ({"tools": [TOOL, {"function": {"name": "a b\">"}}]}, "tools[1].function.name"), ({"tools": [TOOL, TOOL]}, "tools[1].function.name"),
     ({"tools": [{"function": {"name": "f", "parameters": "{}"}}]}, "tools[0].function.parameters"),
@@ -185,17 +187,7 @@ RIGHT = [
 ]
 
 
-class Chat(unittest.TestCase):
-    def setUp(self):
-        self.fake = self.enterContext(Fake())
-
-    def refused(self, status, got, headers, body):
-        self.assertEqual(got, status, body)
-        e = body["error"]
-        self.assertTrue(e["message"] and e["type"] and e["code"], e)
-        self.assertEqual(e["request_id"], headers["x-request-id"])
-        return e
-
+class Chat(Refusing):
     def test_wrong_fields(self):
         for fields, param in WRONG:
             for stream in (False, True) if "stream" not in fields else (None,):

@@ -108,6 +108,16 @@ class Choices(unittest.TestCase):
             self.assertIn("retry-after", headers)
         self.assertEqual(self.counts(), "4 4")
 
+    def test_more_answers_than_the_queue_ever_holds_name_n(self):
+        self.fake.command("places 2")
+        for path, body, param in ((PATH, chat("s", n=3), "n"), ("/v1/completions", {"prompt": "s", "n": 3}, "n"),
+                                  ("/v1/completions", {"prompt": ["s", "s", "s"]}, "prompt")):
+            status, _, b = self.fake.http("POST", path, body)
+            self.assertEqual((status, b["error"]["param"]), (400, param), b)
+            self.assertIn("no more than 2", b["error"]["message"])
+        self.assertEqual(self.counts(), "0 0")
+        self.assertEqual(self.post("s", n=2)[0], 200)
+
     def test_a_client_that_leaves_cancels_all(self):
         s = self.fake.stream(chat("w|s", n=4))
         s.line()

@@ -131,6 +131,13 @@ class Whole(unittest.TestCase):
         self.assertEqual(lp, {"tokens": ["A", "o"], "token_logprobs": [-0.25, -0.25], "top_logprobs": [{"A": -0.25}, {"o": -0.25}],
                               "text_offset": [0, 1]})
 
+    def test_tokens_of_no_text_are_in_no_list(self):
+        a, o = tokens("A")[0], tokens("o")[0]
+        lp = post(prompt=f"m0|l{a}|cA|m1|l{o}|co|m2|s", logprobs=0)[2]["choices"][0]["logprobs"]
+        self.assertEqual((lp["tokens"], lp["text_offset"]), (["A", "o"], [0, 1]))
+        lp = post(prompt="m0|m1|s", logprobs=0)[2]["choices"][0]["logprobs"]
+        self.assertEqual(lp, {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []})
+
     def test_logprobs_of_parts_of_a_character(self):
         ids = tokens("日")
         self.assertGreater(len(ids), 1)
@@ -138,7 +145,7 @@ class Whole(unittest.TestCase):
         lp = post(prompt=script, logprobs=0)[2]["choices"][0]["logprobs"]
         raw = b"".join(bytes.fromhex(t.removeprefix("bytes:").replace("\\x", "")) for t in lp["tokens"])
         self.assertEqual(raw.decode(), "日")
-        self.assertEqual(lp["text_offset"], [0] + [1] * (len(ids) - 1))
+        self.assertEqual(lp["text_offset"], [0] * len(ids))  # all of them are of the character that begins there
 
     def test_errors(self):
         for script, status, code, param in (("xbroken", 500, "kernel", None), ("y", 499, "cancelled", None), ("Q", 503, "busy", None),

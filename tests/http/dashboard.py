@@ -68,14 +68,15 @@ def what_there_is_can_be_seen(used):
     """A new metric gets its panel, or is named here: none is told and shown nowhere by oversight."""
     shown = {re.sub("_(bucket|sum|count)$", "", n) for n in used} | used
     hidden = {n[len("dsv4d_"):] for n in set(table()) - shown}
-    assert hidden == {"http_sent_bytes_total", "requests_submitted_total", "cache_blocks", "cache_states",
+    assert hidden == {"http_sent_bytes_total", "requests_submitted_total", "probe_history_unkept",
+                      "cache_blocks", "cache_states",
                       "cache_pinned_blocks", "cache_asked_tokens_total", "cache_reused_tokens_total",
                       "cache_duplicate_blocks_total", "cache_disk_bytes", "cache_disk_files", "cache_disk_queued",
                       "cache_disk_written_files_total", "cache_disk_raw_bytes_total", "cache_disk_read_files_total",
                       "cache_disk_deleted_files_total", "kernels_steps", "kernels_failures", "plugin_intent", "plugin_info",
                       "plugins_superseded", "shadow_running", "shadow_steps_total", "shadow_taken_steps_total",
                       "shadow_failures_total", "shadow_runs_total", "model_max_context_tokens",
-                      "process_resident_bytes"}, hidden
+                      "process_resident_bytes", "repack_experts", "repacked_experts", "repacked_bytes"}, hidden
 
 
 def panels_lie_side_by_side(panels):

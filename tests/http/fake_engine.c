@@ -20,6 +20,7 @@ struct engine {
 	struct model_config config;
 	struct engine_status status;
 	int live, submitted, cancelled, released;
+	int places, reserved;
 	json_t *last;
 	json_t *labels;              /* by the request's id */
 	json_t *messages, *kept;     /* by the request's id: what was submitted, what engine_keep() was given */
@@ -37,6 +38,7 @@ struct generation {
 	char *script, *id;
 	bool cancel, finished;
 	int generated, calls;
+	size_t characters;     /* of content so far */
 	void (*notify)(void *arg); void *arg;
 };
 
@@ -45,6 +47,7 @@ struct engine *fake_engine_open(const char *model_dir)
 	struct engine *e = mem_new(sizeof *e);
 	struct buf path = { 0 }, why = { 0 };
 
+	e->places = 256;
 	lock_init(&e->lock, "fake");
 	lock_cond_init(&e->changed);
 	e->messages = json_object();
@@ -63,7 +66,7 @@ struct engine *fake_engine_open(const char *model_dir)
 
 void fake_engine_close(struct engine **e)
 {
-	must((*e)->live == 0);
+	must((*e)->live == 0 && (*e)->reserved == 0);
 	tokenizer_free(&(*e)->tokenizer);
 	json_decref((*e)->last);
 	json_decref((*e)->messages);
@@ -73,6 +76,13 @@ void fake_engine_close(struct engine **e)
 	must_zero(pthread_cond_destroy(&(*e)->changed));
 	free(*e);
 	*e = NULL;
+}
+
+void fake_engine_places(struct engine *e, int n)
+{
+	lock_take(&e->lock);
+	e->places = n;
+	lock_drop(&e->lock);
 }
 
 static void fake_changed(struct engine *e)
@@ -164,6 +174,15 @@ void engine_status(struct engine *e, struct engine_status *ret_s)
 	lock_drop(&e->lock);
 }
 
+/* Whoever is let go of is cancelled, as in the engine; why is not kept here. */
+int engine_cancel(struct engine *e, const char *id, int why)
+{
+	(void)e;
+	(void)id;
+	(void)why;
+	return RC_NOT_FOUND;
+}
+
 void gen_sampling_init(const struct engine *e, struct gen_sampling *s)
 {
 	(void)e;
@@ -182,6 +201,8 @@ static void fake_put(struct generation *g, struct gen_event ev, const char *text
 	fe->ev.text = mem_strndup(text, len);
 	if (len >= 2 && !memcmp(text + len - 2, "\\0", 2))
 		fe->ev.text[--fe->ev.len - 1] = '\0';
+	for (size_t i = 0; ev.kind == GEN_EV_CONTENT && i < len; i++)
+		g->characters += ((unsigned char)text[i] & 0xc0) != 0x80;
 	lock_take(&g->e->lock);
 	g->generated++;
 	g->finished |= ev.kind == GEN_EV_FINISH;
@@ -222,10 +243,10 @@ static void fake_call(struct generation *g, const char *name, size_t n)
 	fake_put(g, ev, name, n);
 }
 
-static void fake_logprob(struct generation *g, const char *text, bool reasoning)
+static void fake_logprob(struct generation *g, const char *text, enum gen_text of)
 {
 	struct gen_token_logprob lp = { atoi(text), -0.25f };
-	struct gen_event ev = { .kind = GEN_EV_LOGPROB, .lp = lp, .lp_reasoning = reasoning, .n_top = 1 };
+	struct gen_event ev = { .kind = GEN_EV_LOGPROB, .lp = lp, .lp_place = { of, g->characters }, .n_top = 1 };
 
 	ev.top = mem_new(sizeof *ev.top);
 	*ev.top = lp;
@@ -253,8 +274,9 @@ static void fake_step(struct generation *g, const char *s, size_t len)
 	case 'b': fake_call(g, s + 1, n); break;
 	case 'a': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_ARGS, .call = g->calls - 1 }, s + 1, n); break;
 	case 'e': fake_put(g, (struct gen_event){ .kind = GEN_EV_TOOL_END, .call = g->calls - 1 }, "", 0); break;
-	case 'l': fake_logprob(g, text, false); break;
-	case 'L': fake_logprob(g, text, true); break;
+	case 'l': fake_logprob(g, text, GEN_TEXT_CONTENT); break;
+	case 'L': fake_logprob(g, text, GEN_TEXT_REASONING); break;
+	case 'm': fake_logprob(g, text, GEN_TEXT_NONE); break;
 	case 's': fake_finish(g, GEN_STOP, 0, "eos"); break;
 	case 'n': fake_finish(g, GEN_LENGTH, 0, "max_tokens"); break;
 	case 'S':
@@ -263,6 +285,7 @@ static void fake_step(struct generation *g, const char *s, size_t len)
 		break;
 	case 'o': fake_finish(g, GEN_LENGTH, 0, "context"); break;
 	case 'i': fake_finish(g, GEN_LENGTH, 0, "incomplete_tool_call"); break;
+	case 'g': fake_finish(g, GEN_LENGTH, 0, "repetition"); break;
 	case 't': fake_finish(g, GEN_TOOL_CALLS, 0, "tool_calls"); break;
 	case 'x': fake_finish(g, GEN_ERROR, RC_KERNEL, text); break;
 	case 'y':
@@ -401,6 +424,27 @@ static int fake_refuse(struct engine *e, const char *script, struct buf *why)
 	}
 }
 
+int engine_reserve(struct engine *e, int n, struct buf *why)
+{
+	int rc = 0;
+
+	lock_take(&e->lock);
+	if (n > e->places)
+		rc = buf_why(why, RC_INVALID, "%d at once, and no more than %d may ever wait", n, e->places);
+	else
+		e->reserved += n;
+	lock_drop(&e->lock);
+	return rc;
+}
+
+void engine_unreserve(struct engine *e, int n)
+{
+	lock_take(&e->lock);
+	must(e->reserved >= n);
+	e->reserved -= n;
+	lock_drop(&e->lock);
+}
+
 int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
 		  struct buf *why)
 {
@@ -430,6 +474,8 @@ int engine_submit(struct engine *e, const struct generation_spec *spec, struct g
 	g->arg = spec->arg;
 	list_init(&g->queue);
 	lock_take(&e->lock);
+	must(!spec->reserved || e->reserved > 0);
+	e->reserved -= spec->reserved;
 	e->live++;
 	e->submitted++;
 	fake_changed(e);
@@ -488,7 +534,8 @@ const char *generation_id(const struct generation *g)
 void generation_usage(struct generation *g, struct gen_usage *ret_u)
 {
 	lock_take(&g->e->lock);
-	*ret_u = (struct gen_usage){ 7, g->generated, 2, 3 };
+	*ret_u = (struct gen_usage){ .prompt_tokens = 7, .completion_tokens = g->generated, .reasoning_tokens = 2,
+				     .cached_tokens = 3 };
 	lock_drop(&g->e->lock);
 }
 

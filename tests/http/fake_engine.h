@@ -8,10 +8,11 @@
 
 /* A script is the last message's text or the raw prompt: "step|step|...", each a letter and its argument:
  *   rTEXT reasoning   cTEXT content   bNAME begin a call   aTEXT its arguments   e end it
- *   lID a token's logprob   LID the same, of reasoning   *N repeat the previous step N more times
+ *   lID a token's logprob   LID the same, of reasoning   mID the same, of no text   *N repeat the previous step N more times
  *   w wait for fake_engine_release() or a cancel
  *   SN finish stop by stop string N   o finish length, the context is full
  *   s finish stop   n finish length   t finish tool_calls   i finish length, incomplete_tool_call
+ *   g finish length, repetition
  *   xTEXT finish with RC_KERNEL   y finish cancelled by the operator   z since the server stops
  *   yN the same, in choice N only   d content: the choice's number
  * and, as the first step, refusals by engine_submit: Q busy, D draining, P context, IPATH invalid; KN busy when N
@@ -21,6 +22,8 @@
  * A script that ends without a finish stops. Text "\\0" gives a NUL byte. */
 struct engine *fake_engine_open(const char *model_dir);
 void fake_engine_close(struct engine **e);
+/* Its queue holds n [256]. */
+void fake_engine_places(struct engine *e, int n);
 /* Lets one "w" go on, now or later. */
 void fake_engine_release(struct engine *e);
 /* Waits until exactly n generations are live (not unref'd). */

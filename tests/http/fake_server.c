@@ -2,6 +2,7 @@
  * fake_server.c - the HTTP front on the fake engine, led by commands on standard input.
  * Threads: main and those of the server and the fake. */
 #include "api/http/http.h"
+#include "api/http/keys.h"
 #include "engine/base/log.h"
 #include "engine/base/must.h"
 #include "tests/http/fake_ask.h"
@@ -40,8 +41,12 @@ static void fake_server_option(struct http_options *o, char *word)
 		o->body = atof(value);
 	else if (!strcmp(word, "idle"))
 		o->idle = atof(value);
+	else if (!strcmp(word, "unread"))
+		o->unread = atof(value);
 	else if (!strcmp(word, "ask"))
 		o->ask = fake_ask;
+	else if (!strcmp(word, "repetition_guard"))
+		o->repetition_guard = true;
 	else if (!strcmp(word, "allow_no_keys"))
 		o->allow_no_keys = true;
 	else
@@ -56,7 +61,9 @@ static void fake_server_reload(struct http *h, const struct http_options *o)
 	if (http_next_read(h, o, &next, &why)) {
 		puts(buf_str(&why));
 	} else {
-		http_next_use(h, &next);
+		struct keys_change c;
+
+		(void)http_next_use(h, &next, &c);
 		puts("ok");
 	}
 	buf_fini(&why);
@@ -92,6 +99,9 @@ static void fake_server_command(struct engine *e, struct http **h, const struct 
 		puts("ok");
 	} else if (!strcmp(word, "wait-live")) {
 		fake_engine_wait_live(e, atoi(arg));
+		puts("ok");
+	} else if (!strcmp(word, "places")) {
+		fake_engine_places(e, atoi(arg));
 		puts("ok");
 	} else if (!strcmp(word, "counts")) {
 		fake_engine_counts(e, &submitted, &cancelled);

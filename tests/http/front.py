@@ -87,6 +87,11 @@ class Streams(unittest.TestCase):
         self.assertIn(({"content": "ab"}, [65, 66], []), found)
         self.assertEqual(found[-1], ({}, [1], []))
 
+    def test_tokens_of_no_text_are_in_no_logprobs(self):
+        script = "rhm|m5|l65|cA|m6|m7|bf|a{}|e|m8|t"
+        e = [json.loads(x) for x in self.events(script, logprobs=True)[:-1]]
+        self.assertEqual([t["id"] for x in e for c in x["choices"] for part in (c["logprobs"] or {}).values() for t in part], [65])
+
     def test_any_bytes_of_text_survive(self):
         e = self.events("cď|c漢字|c\U0001f600|c\"\\ \n\u2028|cnul\\0|s")
         self.assertEqual("".join(deltas(e, "content")), "ď漢字\U0001f600\"\\ \n\u2028nul\0")

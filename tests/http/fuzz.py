@@ -79,19 +79,19 @@ def table_names(table):
 NOTHING = Shape({})
 ROUTES = {
     "GET /": NOTHING, "GET /health": NOTHING, "GET /ready": NOTHING, "GET /metrics": NOTHING, "GET /v1/status": NOTHING,
-    "GET /version": NOTHING, "GET /v1/models": NOTHING, "GET /v1/models/*": NOTHING,
+    "GET /version": NOTHING, "GET /v1/models": NOTHING, "GET /v1/models/**": NOTHING,
     "POST /v1/chat/completions": Shape({"messages": [USER]}, {"messages": HISTORY}, optional=CHAT,
-                                       tables=("request/settings_fields", "request/chat_fields"), limit="max_tokens"),
+                                       tables=("request/common_fields", "request/settings_fields", "request/chat_fields"), limit="max_tokens"),
     "POST /v1/completions": Shape({"prompt": "Hi"}, {"prompt": [1, 2]}, {"prompt": ["a", "b"]}, {"prompt": [[1], [2, 3]]},
                                   optional={**SETTINGS, "echo": True, "logprobs": 1, "best_of": 1, "parse_special": False},
-                                  tables=("request/settings_fields", "completions/completions_fields"), limit="max_tokens"),
-    "POST /v1/messages": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES, tables=("anthropic/anthropic_fields",),
+                                  tables=("request/common_fields", "request/settings_fields", "completions/completions_fields"), limit="max_tokens"),
+    "POST /v1/messages": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES, tables=("request/common_fields", "anthropic/anthropic_fields",),
                                limit="max_tokens"),
     "POST /v1/messages/count_tokens": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES,
-                                            tables=("anthropic/anthropic_fields",)),
-    "POST /v1/responses": Shape(*INPUTS, optional=RESPONSES, tables=("request/settings_fields", "responses/responses_fields"), limit="max_output_tokens"),
-    "POST /v1/responses/input_tokens": Shape(*INPUTS, optional=RESPONSES, tables=("responses/responses_fields",)),
-    "GET /v1/responses/*": NOTHING, "DELETE /v1/responses/*": NOTHING,
+                                            tables=("request/common_fields", "anthropic/anthropic_fields",)),
+    "POST /v1/responses": Shape(*INPUTS, optional=RESPONSES, tables=("request/common_fields", "responses/responses_fields"), limit="max_output_tokens"),
+    "POST /v1/responses/input_tokens": Shape(*INPUTS, optional=RESPONSES, tables=("request/common_fields", "responses/responses_fields",)),
+    "GET /v1/responses/*": NOTHING, "GET /v1/responses/*/input_items": NOTHING, "DELETE /v1/responses/*": NOTHING,
     "POST /tokenize": Shape({"text": "Hi"}, {"prompt": "Hi"}, {"messages": [USER]},
                             optional={"parse_special": True, "with_pieces": True, "add_special_tokens": False,
                                       "return_token_strs": True, "content": "c", "tools": [TOOL]}),
@@ -100,7 +100,7 @@ ROUTES = {
                                   optional={"tools": [TOOL], "thinking": {"type": "disabled"}, "reasoning_effort": "max"}),
 }
 # Routes to what other requests made, by names that a request made here cannot know.
-UNKNOWN = {"GET /v1/responses/*", "DELETE /v1/responses/*"}
+UNKNOWN = {"GET /v1/responses/*", "GET /v1/responses/*/input_items", "DELETE /v1/responses/*"}
 
 
 def check_table():

@@ -71,6 +71,7 @@ RIGHT = [
     (responses(said([{"type": "output_text", "text": ""}]), {"type": "reasoning", "summary": []}), "<think>"),
 ]
 
+SYSTEM = {"role": "system", "content": "x"}
 TOOL = {"tools": [{"type": "function", "function": {"name": "f"}}]}
 # (request, the param that the refusal names)
 WRONG = [
@@ -81,6 +82,15 @@ WRONG = [
     (chat(said("x", tool_calls=[CALL]), **TOOL), "messages[1].tool_calls"),
     (chat({**USER, "prefix": True}), "messages[1].prefix"),
     (chat(said("x", prefix=1)), "messages[1].prefix"),
+    (chat(said("cThe", prefix=True), USER), "messages[1].prefix"),
+    (("/v1/chat/completions", {"messages": [SYSTEM]}), "messages[0].role"),
+    (("/v1/chat/completions", {"messages": [SYSTEM, SYSTEM, said("")]}), "messages[1].role"),
+    (("/v1/chat/completions", {"messages": [{"role": "latest_reminder", "content": "x"}]}), "messages[0].role"),
+    (chat(SYSTEM), "messages[1].role"),
+    (chat(said("x"), {"role": "latest_reminder", "content": "x"}), "messages[2].role"),
+    (("/apply-template", {"messages": [SYSTEM]}), "messages[0].role"),
+    (("/v1/responses", {"input": [SYSTEM]}), "input[0]"),
+    (("/v1/responses", {"input": [{"role": "developer", "content": "x"}], "instructions": "y"}), "instructions"),
     (("/v1/chat/completions", {"messages": [said("")]}), "messages[0].content"),
     (anthropic("{", output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}}), "messages[1]"),
     (anthropic("{", tools=[{"name": "f", "input_schema": {"type": "object"}}], tool_choice={"type": "any"}), "messages[1]"),
@@ -121,8 +131,8 @@ class GoOn(unittest.TestCase):
         path, body = chat(said(None, reasoning_content="hm"), response_format={"type": "json_object"})
         self.assertEqual(self.fake.http("POST", path, body)[0], 200)
 
-    def test_an_earlier_prefix_ends_nothing(self):
-        path, body = chat(said("cThe", prefix=True), USER)
+    def test_a_reminder_after_a_question_is_taken(self):
+        path, body = chat({"role": "latest_reminder", "content": "s"})
         self.assertEqual(self.fake.http("POST", path, body)[0], 200)
 
 

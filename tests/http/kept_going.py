@@ -101,6 +101,13 @@ class KeptGoing(unittest.TestCase):
             with self.subTest(make.__name__):
                 self.assertEqual(self.prompt(*make(arguments="")), PROMPT % ("x", "", "ok"))
 
+    def test_arguments_that_are_no_object_are_text_like_those_that_are_no_json(self):
+        whole = '<｜DSML｜parameter name="arguments" string="true">%s</｜DSML｜parameter>'
+        for arguments in ("{cut", "null", "[1]", "3", '"x"', "[" * 1000 + "]" * 1000, '{"a":' * 600 + "1" + "}" * 600):
+            for make in (chat, responses):
+                with self.subTest(make=make.__name__, arguments=arguments[:9]):
+                    self.assertEqual(self.prompt(*make(arguments=arguments)), PROMPT % ("x", whole % arguments, "ok"))
+
     def test_a_refusal_is_what_was_said(self):
         for said, want in (({"content": None, "refusal": "No."}, "No."), ({"content": "", "refusal": "No."}, "No."),
                            ({"content": "Well.", "refusal": "No."}, "Well.\n\nNo."), ({"content": "Yes.", "refusal": ""}, "Yes."),

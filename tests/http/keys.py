@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -140,6 +141,14 @@ class Routes(OnFake):
         self.assertNotIn("a-key", last)
 
 
+class Blanks(OnFake):
+    def test_blanks_after_a_key_are_no_part_of_it(self):
+        for header in (b"x-api-key: a-key ", b"Authorization: Bearer a-key \t", b"x-api-key: a-key"):
+            with socket.create_connection(("127.0.0.1", self.fake.port), 60) as c:
+                c.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + header + b"\r\n\r\n")
+                self.assertTrue(c.recv(65536).startswith(b"HTTP/1.1 200 "), header)
+
+
 class Limits(OnFake):
     LINES = (line("one", "one", "concurrent=1"), line("few", "few", "concurrent=2"), line("slow", "slow", "requests_per_minute=3"), line("free", "free"))
 
@@ -148,6 +157,18 @@ class Limits(OnFake):
         self.assertEqual((e["type"], e["code"]), ("rate_limit_error", "rate_limit_exceeded"))
         self.assertGreaterEqual(int(got[1]["retry-after"]), 1)
         return e
+
+    def test_a_key_deleted_and_added_again_still_counts_its_streams(self):
+        streams = [self.fake.stream(chat("w|cx|s"), headers=bearer("few")) for _ in range(2)]
+        for lines in (("# nobody\n",), self.LINES):
+            self.file.write(*lines)
+            self.assertEqual(self.fake.command("reload"), "ok")
+        self.limited(self.post("s", "few"))
+        for _ in streams:
+            self.fake.command("release")
+        for s in streams:
+            self.assertEqual(list(s)[-1], "[DONE]")
+        self.assertEqual(self.post("s", "few")[0], 200)
 
     def test_requests_per_minute(self):
         self.assertEqual([self.post("s", "slow")[0] for _ in range(3)], [200] * 3)
@@ -314,7 +335,14 @@ class OnDaemon(unittest.TestCase):
                 self.assertEqual(code, 0, err)
                 self.assertIn("http:alice", out)
                 file.write(made, both["line"] + "\n")
-                self.assertEqual(d.ctl("reload")[0], 0)
+                self.assertEqual(self.reloaded(d), {"added": 1, "removed": 0, "changed": 0, "keys": 2})
+                file.write(made.replace("concurrent=3", "concurrent=4"), both["line"] + "\n")
+                self.assertEqual(self.reloaded(d), {"added": 0, "removed": 0, "changed": 1, "keys": 2})
+                file.write("# nobody\n")
+                self.assertEqual(self.reloaded(d), {"added": 0, "removed": 2, "changed": 0, "keys": 0})
+                self.assertRegex(d.log(), r"<4>keys_empty why=.*nobody may call")
+                file.write(made, both["line"] + "\n")
+                self.assertEqual(self.reloaded(d), {"added": 2, "removed": 0, "changed": 0, "keys": 2})
                 self.assertTrue(d.openai(api_key=both["key"]).models.list().data)
                 file.write("nonsense\n")
                 code, out, err = d.ctl("reload")
@@ -327,6 +355,11 @@ class OnDaemon(unittest.TestCase):
                 for secret in (key, both["key"]):
                     self.assertNotIn(secret, d.log())
                     self.assertNotIn(secret, d.ctl("request", "show", rid)[1])
+
+    def reloaded(self, d):
+        code, out, err = d.ctl("reload", "--json")
+        self.assertEqual(code, 0, err)
+        return json.loads(out)["keys"]
 
     def test_dsv4ctl_key_new_refuses(self):
         for words in ((), ("a/b",), ("a", "b"), ("a", "--concurrent"), ("a", "--concurrent", "0"), ("a", "--concurrent=x"),

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -151,6 +152,20 @@ class Parked(unittest.TestCase):
             s.vanish()  # is noticed all the same
             f.command("tick")
             f.command("wait-live 0")
+
+    def test_the_kernel_takes_no_megabytes_for_a_client_that_reads_nothing(self):
+        with Fake(unread=1) as f:
+            s = f.stream(chat("c" + "x" * 1000 + "|*4000|s"))  # 4.8 MB
+            s.line()
+
+            def count(metric):
+                page = f.http("GET", "/metrics")[2].decode()
+                return int(re.search(rf'^dsv4d_{metric}{{method="POST",route="{CHAT}"}} (\d+)$', page, re.M)[1])
+
+            while not count("http_disconnects_total"):  # by us, after a second
+                f.command("tick")
+            self.assertLess(count("http_sent_bytes_total"), 1 << 20)
+            s.socket.close()
 
     def test_slow_readers_do_not_slow_others(self):
         with Fake(threads=2) as f:

@@ -145,7 +145,7 @@ WRONG = [
     ({"messages": [{"role": "user", "content": [{**RESULT, "content": [{}]}]}]}, "messages[0].content[0].content[0].type"),
     ({"messages": [{"role": "user", "content": [{**RESULT, "is_error": "yes"}]}]}, "messages[0].content[0].is_error"),
     ({"system": 3}, "system"), ({"system": [{"type": "image"}]}, "system[0].type"), ({"system": [{"type": "text"}]}, "system[0].text"),
-    ({"temperature": "1"}, "temperature"), ({"temperature": 3}, "temperature"), ({"top_p": 2}, "top_p"), ({"top_k": -1}, "top_k"),
+    ({"temperature": "1"}, "temperature"), ({"temperature": 3}, "temperature"), ({"top_p": 2}, "top_p"), ({"top_k": -2}, "top_k"),
     ({"stop_sequences": "x"}, "stop_sequences"), ({"stop_sequences": [""]}, "stop_sequences[0]"),
     ({"stop_sequences": ["x"] * 17}, "stop_sequences"), ({"stop_sequences": ["x", 1]}, "stop_sequences[1]"),
     ({"stream": "yes"}, "stream"),
@@ -303,6 +303,12 @@ class Answers(OnMessages):
             self.assertEqual((m["content"], m["stop_reason"]), ([], reason))
             self.assertEqual((s["stop_reason"], s["closed"]), (reason, 1))
             self.assertIn("cut", s["content"][0])  # its input is no JSON
+
+    def test_call_cut_off_before_its_first_argument_or_after_its_last_is_no_call(self):
+        for script in ("bget_weather|n", "bget_weather|a{}|n", "bget_weather|a{\"city\": \"Oslo\"}|i"):
+            m, s = self.whole(script), self.streamed(script)
+            self.assertEqual((m["content"], m["stop_reason"], s["stop_reason"]), ([], "max_tokens", "max_tokens"))
+            self.assertTrue(s["content"][0]["cut"], s)  # not even nothing, which clients take for {}
 
     def test_any_bytes_of_text_survive(self):
         s = self.streamed("cď|c漢字|c\U0001f600|c\"\\ \n\u2028|cnul\\0|s")

@@ -92,6 +92,7 @@ def histograms_add_up(d):
 def counters_never_fall(d):
     """Read while an answer runs, which does not wait for us, nor we for it."""
     events, last, running = iter(d.stream(ENDLESS, timeout=600)), Page(d), 0
+    next(events)  # the stream's head, which may come before the request is admitted
     for _ in range(20):
         next(events)
         page = Page(d)
@@ -129,8 +130,15 @@ def errors_by_name(d):
     page = settled(d)
     assert page["requests_refused_total", "draining"] == 1 and page.state("state") == "drained"
     assert page["http_requests_total", "POST", CHAT, "503"] == 1
+    assert (page["http_errors_total", "context"], page["http_errors_total", "draining"], page["http_errors_total", "json"]) == (1, 1, 0)
     ok(d, "resume")
-    assert Page(d).total("request_errors_total") == 0
+    # What the front refuses never was a request to generate.
+    refused = page.total("requests_refused_total")
+    assert (d.http("POST", CHAT, b"{")[0], d.http("POST", CHAT, {**ASK, "n": 99})[0], d.http("GET", "/nowhere")[0]) == (400, 400, 404)
+    page = settled(d)
+    assert [page["http_errors_total", e] for e in ("json", "invalid", "not_found")] == [1, 1, 1]
+    assert page.total("requests_refused_total") == refused
+    assert page.total("request_errors_total") == 0
 
 
 def kernels_numerics_and_plugins(d):
@@ -173,6 +181,8 @@ def shadow_and_probes(d):
     assert page.state("probe_verdict", "recall") == "pass" and page.state("probe_verdict", "longgen") == "inconclusive"
     start, ran = page["process_start_time_seconds"], page["probe_last_run_time_seconds", "recall"]
     assert 0 <= ran - start < 3600 and page.total("probe_runs_total") == 2
+    assert page["probe_figure", "recall", "recalled"] == 1 == page["probe_figure", "recall", "asked"]
+    assert 0 < page["probe_seconds", "recall"] < 3600 and page["probe_figure", "longgen", "tokens"] <= 20
 
 
 def nothing_a_client_says_is_a_label(d):

@@ -76,6 +76,16 @@ class Text(unittest.TestCase):
         self.assertEqual([t for x in streamed if x for t in x.tokens], lp.tokens)
         self.assertEqual([t for x in streamed if x for t in x.text_offset], lp.text_offset)
 
+    def test_each_token_stands_where_it_is_said_to_be(self):
+        for kw in ({"stop": ["</think>"]}, {"temperature": 1.5, "seed": 3, "n": 4, "max_tokens": 60},
+                   {"extra_body": {"logit_bias": {str(i): 40 for i in range(8)}, "ignore_eos": True}, "max_tokens": 12, "temperature": 1}):
+            for c in self.complete(logprobs=0, **kw).choices:
+                lp = c.logprobs
+                whole = [(t, at) for t, at in zip(lp.tokens, lp.text_offset) if not t.startswith("bytes:")] if lp else []
+                self.assertEqual([c.text[at:at + len(t)] for t, at in whole], [t[:max(0, len(c.text) - at)] for t, at in whole], kw)
+                if lp and len(whole) == len(lp.tokens):
+                    self.assertTrue("".join(lp.tokens).startswith(c.text), kw)
+
     def test_stop_and_length(self):
         full = self.complete().choices[0].text
         r = self.complete(stop=["</think>", "zzz"]).choices[0]

@@ -58,6 +58,20 @@ class Tools(OnDaemon):
         self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices[0].finish_reason], ["tool_calls"])
         self.assertNotIn("DSML", "".join(c.choices[0].delta.content or "" for c in chunks))
 
+    def test_markup_of_calls_is_in_no_logprobs(self):
+        def told(lp):
+            return [[t["token"] for t in (lp or {}).get(part) or []] for part in ("content", "reasoning_content")]
+
+        for extra in (OFF, {}):
+            m = self.chat(self.ASK, extra, tools=[WEATHER], logprobs=True).choices[0].model_dump()
+            self.assertTrue(m["message"]["tool_calls"])
+            content, reasoning = told(m["logprobs"])
+            self.assertEqual("".join(content), m["message"]["content"] or "")
+            self.assertEqual("".join(reasoning), m["message"].get("reasoning_content") or "")
+            chunks = [told(c.choices[0].model_dump()["logprobs"])
+                      for c in self.chat(self.ASK, extra, tools=[WEATHER], logprobs=True, stream=True)]
+            self.assertEqual([sum(x, []) for x in zip(*chunks)], [content, reasoning])
+
     def prompt_of(self, messages):
         """What a request of these was computed from, and what the messages are said to lack."""
         r = self.chat(messages, tools=[WEATHER], max_tokens=1)

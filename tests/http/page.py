@@ -83,7 +83,8 @@ def the_live_state(b, d):
     assert dict(cells(b, "parameters"))["index_topk"] == "5"
     assert b.js("[...document.querySelectorAll('#parameters .changed')].map(e => e.textContent)") == ["5"]
     assert dict(cells(b, "cache"))["blocks"].startswith(str(ok(d, "cache", "stats")["blocks"]))
-    assert cells(b, "probes")[1][1:3] == ["recall", "pass"]
+    probe = cells(b, "probes")[1]
+    assert probe[1:3] == ["recall", "pass"] and probe[4:6] == ["operator", "mhc.decode=mhc-bf16 index_topk=5"], probe
     names = {r[0]: r for r in cells(b, "plugins")}
     assert names["mhc-bf16"][2] == "busy" and names["ref"][3] == "built in", names
     picture(b, "state")

@@ -1,33 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What the HTTP front refuses, and that every refusal says which parameter, with message, type, code and id."""
+import contextlib
 import http.client
 import json
 import os
+import select
 import socket
 import sys
 import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from fake import Fake, chat  # noqa: E402
+from fake import Fake, Refusing, chat  # noqa: E402
 from plugins import until  # noqa: E402
 
 PATH = "/v1/chat/completions"
 
-class OnFake(unittest.TestCase):
-    def setUp(self):
-        self.fake = self.enterContext(Fake())
 
-    def refused(self, status, got, headers, body):
-        self.assertEqual(got, status, body)
-        e = body["error"]
-        self.assertTrue(e["message"] and e["type"] and e["code"], e)
-        self.assertEqual(e["request_id"], headers["x-request-id"])
-        return e
-
-
-class Bodies(OnFake):
+class Bodies(Refusing):
     def test_malformed_bodies(self):
         for raw in (b"", b"{", b"[]", b"3", b"null", b'{"messages":', b"{} x", b'{"a":1,"a":2}', b'{"a\\u0000":1,"a\\u0000":2}',
                     b'{"a":"\x00"}', b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud80"}', b'{"a":"\\', b'{"a":1e999}',
@@ -75,7 +66,7 @@ class Bodies(OnFake):
         self.assertEqual(self.fake.http("POST", PATH, in_text)[0], 200)
 
 
-class Http(OnFake):
+class Http(Refusing):
     def test_a_path_with_the_server_before_it_is_that_path(self):
         for url in ("http://localhost:1/health", "HTTP://localhost/health?x=/version", "https://localhost/health"):
             with self.subTest(url=url):
@@ -95,6 +86,44 @@ class Http(OnFake):
                       b"Expect: 100-continue\r\n\r\n" % PATH.encode())
             self.assertTrue(c.recv(100).startswith(b"HTTP/1.1 413 "))
         self.assertEqual(self.fake.http("POST", PATH, chat("s"))[0], 200)
+
+    def test_a_client_that_sends_chunks_for_ever_gets_its_413_and_is_cut_off(self):
+        with Fake(max_body=1 << 14) as fake, socket.create_connection(("127.0.0.1", fake.port), 60) as c:
+            c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" % PATH.encode())
+            said, sent = b"", 0
+            with contextlib.suppress(ConnectionError):
+                while sent < 1 << 26:
+                    if select.select([c], [], [], 0)[0]:
+                        part = c.recv(65536)
+                        said += part
+                        if not part:
+                            break
+                    c.sendall(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+                    sent += 4096
+                else:
+                    self.fail("it is read for ever")
+            head, _, body = said.partition(b"\r\n\r\n")
+            self.assertTrue(head.startswith(b"HTTP/1.1 413 ") and b"\r\nConnection: close" in head, head)
+            self.assertEqual(json.loads(body)["error"]["code"], "too_large")
+            self.assertEqual(fake.http("POST", PATH, chat("s"))[0], 200)
+
+    def test_chunks_without_an_end_get_their_answer_as_soon_as_they_are_too_many(self):
+        for kind, status in ((b"application/json", 413), (b"text/plain", 415)):  # what is refused for another reason is not read for longer
+            with Fake(max_body=1 << 14) as fake, socket.create_connection(("127.0.0.1", fake.port), 60) as c:
+                c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n" % (PATH.encode(), kind)
+                          + (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 5)  # one more than there may be, and then nothing
+                said = b""
+                while part := c.recv(65536):
+                    said += part
+                self.assertTrue(said.startswith(b"HTTP/1.1 %d " % status), said)
+
+    def test_blanks_at_the_end_of_a_header_s_value_are_no_part_of_it(self):
+        body = json.dumps(chat("s")).encode()
+        for line in (b"Host: 127.0.0.1 \r\nContent-Type: application/json", b"Host: x\r\nContent-Type: application/json \t",
+                     b"Host: x\r\nContent-Type: application/json\r\nContent-Encoding: identity "):
+            with socket.create_connection(("127.0.0.1", self.fake.port), 60) as c:
+                c.sendall(b"POST %s HTTP/1.1\r\n%s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (PATH.encode(), line, len(body)) + body)
+                self.assertTrue(c.recv(65536).startswith(b"HTTP/1.1 200 "), line)
 
     def test_bodies_give_their_share_of_the_total_back(self):
         with Fake(max_body=1 << 16) as fake:
@@ -168,11 +197,36 @@ class Http(OnFake):
         for path in ("/index.html", "/v1", "/v1/models/", "/v1/chat/completions/", "/%00", "/health%00", "/v1/" + "x" * 5000, "/%ff"):
             e = self.refused(404, *self.fake.http("GET", path))
             self.assertEqual(e["code"], "not_found")
-        for method, path, allow in (("GET", PATH, "POST"), ("DELETE", "/v1/models", "GET"), ("POST", "/health", "GET")):
+        for method, path, allow in (("GET", PATH, "POST"), ("DELETE", "/v1/models", "GET, HEAD"), ("POST", "/health", "GET, HEAD"),
+                                    ("POST", "/v1/responses/x", "GET, HEAD, DELETE")):
             got = self.fake.http(method, path, "{}" if method == "POST" else None)
+            e = self.refused(405, *got)
+            self.assertEqual(got[1]["allow"], allow)
+            self.assertTrue(e["message"].endswith(f"only {allow}"), e)
+        self.assertEqual(self.fake.http("HEAD", "/health")[:1], (200,))
+
+    def test_allow_names_no_method_that_the_path_answers_with_404(self):
+        for path, allow in (("/v1/responses/x/input_items", "GET, HEAD"), ("/v1/responses/x", "GET, HEAD, DELETE")):
+            got = self.fake.http("PUT", path)
             self.refused(405, *got)
             self.assertEqual(got[1]["allow"], allow)
-        self.assertEqual(self.fake.http("HEAD", "/health")[:1], (200,))
+        e = self.refused(405, *self.fake.http("DELETE", "/v1/responses/x/input_items"))
+        self.assertEqual(e["code"], "method")
+        for method in ("POST", "DELETE", "GET"):  # no route, whatever the method
+            for path in ("/v1/responses/x/cancel", "/v1/responses//input_items", "/v1/responses/x/input_items/y", "/v1/responses/x/"):
+                got = self.fake.http(method, path, "{}" if method == "POST" else None)
+                self.refused(404, *got)
+                self.assertNotIn("allow", got[1])
+
+    def test_no_refusal_is_longer_than_a_kilobyte_whatever_it_repeats(self):
+        long = "ü" * 20000
+        for got in (self.fake.http("POST", PATH, chat("s", model=long)), self.fake.http("POST", PATH, chat("s", tools=[{"type": long}])),
+                    self.fake.http("POST", PATH, chat("I" + long)), self.fake.http("GET", "/" + "y" * 20000),
+                    self.fake.http("POST", "/v1/messages", {**chat("s"), "max_tokens": 1, "model": long})):
+            message = got[2]["error"]["message"]
+            self.assertGreater(got[0], 399)
+            self.assertLessEqual(len(message.encode()), 1024)
+            self.assertTrue(message.endswith(" ...") and "\ufffd" not in message, message)
 
     def test_ids_differ(self):
         ids = {self.fake.http("GET", "/health")[1]["x-request-id"] for _ in range(20)}
@@ -189,6 +243,53 @@ class Http(OnFake):
             r.read()
             self.assertEqual(r.status, status)
         c.close()
+
+
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+GET = b"GET /health HTTP/1.1\r\n"
+# (what is sent, status): the library's own. A head beyond its memory is one too, but a close with bytes unread may lose the answer.
+LIBRARY = [
+    (HEAD + b"Content-Length: -1\r\n\r\n", 400), (HEAD + b"Content-Length: many\r\n\r\n", 400), (HEAD + b"Content-Length: +5\r\n\r\nhello", 400),
+    (HEAD + b"Content-Length: " + b"9" * 24 + b"\r\n\r\n", 413), (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    (GET + b"Host: x\r\nno colon\r\n\r\n", 400), (b"GET /health\r\n\r\n", 400), (b"GET /health HTTP/2.0\r\nHost: x\r\n\r\n", 505),
+]
+# And these are ours.
+OURS = [
+    (GET + b"\r\n", 400), (GET + b"Host: x\r\nHost: y\r\n\r\n", 400), (GET + b"Host: x\r\nA b : v\r\n\r\n", 400), (GET + b" Host: x\r\n\r\n", 400),
+    (HEAD + b"Transfer-Encoding: gzip\r\n\r\n", 400), (HEAD + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
+    (GET + b"Host: x\r\nConnection: close\r\nA: " + b"x" * 60000 + b"\r\n\r\n", 431),
+]
+
+
+class Raw(Refusing):
+    def said(self, sent):
+        """All that comes back until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.fake.port), timeout=60) as c:
+            got = b""
+            try:
+                c.sendall(sent)
+                while part := c.recv(65536):
+                    got += part
+            except ConnectionError:
+                pass  # closed with bytes of ours unread
+        return got
+
+    def test_what_the_library_refuses_has_the_right_status_and_ends_the_connection(self):
+        for sent, status in LIBRARY:
+            with self.subTest(sent=sent[:120]):
+                said = self.said(sent)
+                self.assertEqual(said[:13], b"HTTP/1.1 %d " % status)
+                # It has no hook for the body; should it come to have one, this is to become an error as all others.
+                self.assertIn(b"<html>", said)
+        self.assertEqual(self.fake.http("GET", "/health")[0], 200)
+        self.assertEqual(self.fake.command("counts"), "0 0")
+
+    def test_what_else_is_wrong_with_a_head_is_an_error_in_json(self):
+        for sent, status in OURS:
+            with self.subTest(sent=sent[:120]):
+                head, _, body = self.said(sent).partition(b"\r\n\r\n")
+                self.assertEqual(head[:13], b"HTTP/1.1 %d " % status)
+                self.assertIn(json.loads(body)["error"]["request_id"].encode(), head)
 
 
 if __name__ == "__main__":

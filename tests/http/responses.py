@@ -292,6 +292,23 @@ class Answers(OnResponses):
             self.assertEqual((s["output"], s["status"]), ([], "incomplete"))
             self.assertTrue(s["left_open"]["name"])  # begun, and never said to be done
 
+    def test_what_came_before_a_call_that_was_cut_off_is_completed_whole_and_streamed(self):
+        for before, item in (("rA|", thought("A")), ("cA|", message("A"))):
+            for end in ("bget_weather|n", "bget_weather|a{\"ci|i"):
+                r, s = self.whole(before + end, tools=[TOOL]), self.streamed(before + end, tools=[TOOL])
+                for got in (r, s):
+                    self.assertEqual([(i["type"], i["status"]) for i in got["output"]], [(item["type"], "completed")])
+                    self.assertEqual(got["status"], "incomplete")
+
+    def test_a_kept_response_is_not_streamed_and_says_so(self):
+        r = self.whole("chi|s")
+        for query, param in (("stream=true", "stream"), ("stream=True", "stream"), ("stream=1", "stream"),
+                             ("stream=true&starting_after=3", "stream"), ("starting_after=3", "starting_after")):
+            status, _, body = self.fake.http("GET", f"{PATH}/{r['id']}?{query}")
+            self.assertEqual((status, body["error"]["param"]), (400, param), query)
+        for query in ("stream=false", "stream=", "include[]=reasoning.encrypted_content"):
+            self.assertEqual(self.fake.http("GET", f"{PATH}/{r['id']}?{query}")[0] in (200, 404), True, query)
+
     def test_any_bytes_of_text_survive(self):
         s = self.streamed("cď|c漢字|c\U0001f600|c\"\\ \n\u2028|cnul\\0|s")
         self.assertEqual(s["output"][0]["content"][0]["text"], "ď漢字\U0001f600\"\\ \n\u2028nul\0")
@@ -364,6 +381,48 @@ class Kept(OnResponses):
             self.assertEqual(self.fake.http(method, f"{PATH}/{r['id']}")[0], 404)
         self.assertEqual(self.fake.http("POST", PATH, ask("s", previous_response_id=r["id"]))[0], 404)
 
+    def items(self, rid, query=""):
+        status, _, page = self.fake.http("GET", f"{PATH}/{rid}/input_items{query}")
+        self.assertEqual(status, 200, page)
+        return page
+
+    def test_input_items_are_what_was_asked_page_by_page(self):
+        a = self.whole("rhm|cA|bget_weather|a{}|e|t", instructions="One", input=[said("developer", "stays"), said("user", "rhm|cA|bget_weather|a{}|e|t")],
+                       tools=[TOOL])
+        b = self.whole("", input=[{**OUTPUT, "call_id": "call_1"}, said("user", "s")], previous_response_id=a["id"], instructions="Two")
+        page = self.items(b["id"], "?order=asc")
+        self.assertEqual([(i["type"], i.get("role")) for i in page["data"]],
+                         [("message", "system"), ("message", "user"), ("reasoning", None), ("message", "assistant"), ("function_call", None),
+                          ("function_call_output", None), ("message", "user")])
+        self.assertEqual(page["data"][0]["content"], [{"type": "input_text", "text": "stays"}])
+        self.assertEqual(page["data"][4]["arguments"], "{}")
+        self.assertEqual((page["data"][5]["call_id"], page["data"][5]["output"]), ("call_1", "sunny"))
+        ids = [i["id"] for i in page["data"]]
+        self.assertEqual((page["object"], page["first_id"], page["last_id"], page["has_more"]), ("list", ids[0], ids[-1], False))
+        self.assertEqual(len(set(ids)), len(ids))
+        for order, want in (("asc", ids), ("desc", ids[::-1])):
+            got, after = [], ""
+            while True:
+                page = self.items(b["id"], f"?limit=3&order={order}{after}")
+                got += [i["id"] for i in page["data"]]
+                if not page["has_more"]:
+                    break
+                after = f"&after={page['last_id']}"
+            self.assertEqual(got, want)
+        self.assertEqual([i["id"] for i in self.items(b["id"])["data"]], ids[::-1])
+        end = self.items(b["id"], f"?after={ids[0]}")
+        self.assertEqual((end["data"], end["first_id"], end["last_id"], end["has_more"]), ([], None, None, False))
+
+    def test_input_items_that_cannot_be_are_refused(self):
+        rid = self.whole("cA|s")["id"]
+        for path, status, param in ((f"{rid}/input_items?limit=0", 400, "limit"), (f"{rid}/input_items?limit=101", 400, "limit"),
+                                    (f"{rid}/input_items?limit=x", 400, "limit"),
+                                    (f"{rid}/input_items?include=x", 400, "include"), (f"{rid}/input_items?include[]=x", 400, "include"),
+                                    (f"{rid}/input_items?before=msg_1", 400, "before"), (f"{rid}/input_items?order=up", 400, "order"),
+                                    (f"{rid}/input_items?after=msg_1", 404, "after"), ("resp_none/input_items", 404, None), (f"{rid}/other", 404, None)):
+            got, _, body = self.fake.http("GET", f"{PATH}/{path}")
+            self.assertEqual((got, body["error"]["param"]), (status, param), path)
+
     def test_any_bytes_are_kept(self):
         a = self.whole("rnul\\0|cď\"\\0|bapply_patch|a{\"input\": \"x\\u0000y\"}|e|t", tools=[PATCH])
         self.assertEqual(self.fake.http("GET", f"{PATH}/{a['id']}")[2], a)
@@ -394,6 +453,7 @@ class Kept(OnResponses):
         for headers, status in ((alice, 200), (bob, 404), ({}, 401)):
             self.assertEqual(fake.http("POST", PATH, ask("s", previous_response_id=r["id"]), headers)[0], status)
             self.assertEqual(fake.http("GET", f"{PATH}/{r['id']}", None, headers)[0], status)
+            self.assertEqual(fake.http("GET", f"{PATH}/{r['id']}/input_items", None, headers)[0], status)
         self.assertEqual(fake.http("DELETE", f"{PATH}/{r['id']}", None, bob)[0], 404)
         self.assertEqual(fake.http("DELETE", f"{PATH}/{r['id']}", None, alice)[0], 200)
 

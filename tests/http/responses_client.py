@@ -167,6 +167,14 @@ class Kept(OnDaemon):
         self.assertEqual(r.previous_response_id, first.id)
         self.assertEqual(self.client.responses.retrieve(r.id).output_text, r.output_text)
 
+    def test_the_client_pages_through_input_items(self):
+        first = self.ask(REMEMBER, reasoning=OFF)
+        r = self.ask(WHAT, previous_response_id=first.id, max_output_tokens=1)
+        got = list(self.client.responses.input_items.list(r.id, limit=1, order="asc"))
+        self.assertEqual([(i.type, i.role) for i in got], [("message", "user"), ("message", "assistant"), ("message", "user")])
+        self.assertEqual((got[0].content[0].text, got[1].content[0].text), (REMEMBER, first.output_text))
+        self.assertEqual([i.id for i in self.client.responses.input_items.list(r.id)], [i.id for i in got][::-1])
+
     def test_evicted_or_not_stored_is_not_found(self):
         unstored, first = self.ask(store=False, max_output_tokens=1), self.ask(max_output_tokens=1)
         self.client.responses.retrieve(first.id)

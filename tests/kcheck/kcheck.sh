@@ -29,8 +29,11 @@ seed=$((seed + 1))
 echo "seed $seed"
 want 0 "ref: 48 of 48 pass" --quick --seed "$seed"
 checked=0
-for plugin in "$top_builddir"/plugins/*.so; do
+# avx2 once more as where AVX-VNNI is missing, whichever CPU this is; on other architectures it is not there.
+for plugin in "$top_builddir"/plugins/*.so "$top_builddir"/tests/plugins/avx2-*.so; do
+	[ -e "$plugin" ] || continue
 	name=$(basename "$plugin" .so)
+	case $name in cuda-*) continue ;; esac # tests/cusim
 	rc=0
 	"$program" --quick --seed "$seed" "$plugin" >"$dir/said" 2>&1 || rc=$?
 	if [ "$rc" -eq 69 ] && grep -q "cpu-lacks" "$dir/said"; then
@@ -38,11 +41,17 @@ for plugin in "$top_builddir"/plugins/*.so; do
 		continue
 	fi
 	checked=$((checked + 1))
-	if [ "$rc" -ne 0 ] || ! grep -qE "^$name: ([1-9][0-9]*) of \1 pass" "$dir/said"; then
+	if [ "$rc" -ne 0 ] || ! grep -qE "^${name%-without-vnni}: ([1-9][0-9]*) of \1 pass" "$dir/said"; then
 		cat "$dir/said"
 		failed=1
 	fi
 done
+# What one value, or one score of attention, on the other side of a rounding edge moves is no fault: in one seed of a
+# hundred it was one.
+if grep -qE '^flags.* avx512vl( |$)' /proc/cpuinfo && [ -e "$top_builddir/plugins/avx512.so" ]; then
+	want 0 "avx512: 2 of 2 pass" --quick --seed 2793723541 --op hc_post "$top_builddir/plugins/avx512.so"
+	want 0 "avx512: 2 of 2 pass" --quick --seed 929050885 --op attn "$top_builddir/plugins/avx512.so"
+fi
 # Variants in portable C run anywhere.
 [ "$checked" -ge 5 ] || { echo "only $checked plugins were checked"; failed=1; }
 exit $failed

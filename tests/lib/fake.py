@@ -46,6 +46,20 @@ class Fake(Client):
             raise RuntimeError(f"the server ended with status {code}")
 
 
+class Refusing(unittest.TestCase):
+    """Tests of what is refused, in OpenAI's form."""
+    def setUp(self):
+        self.fake = self.enterContext(Fake())
+
+    def refused(self, status, got, headers, body):
+        """The error, which has all that errors have; the rest is what http() returns."""
+        self.assertEqual(got, status, body)
+        e = body["error"]
+        self.assertTrue(e["message"] and e["type"] and e["code"], e)
+        self.assertEqual(e["request_id"], headers["x-request-id"])
+        return e
+
+
 class OnFake(unittest.TestCase):
     """Tests of one protocol that generates: its path, how a script is asked for, what a stream's events come to."""
     path, ask, put_together = None, None, None

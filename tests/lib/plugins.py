@@ -34,10 +34,11 @@ def facts(path):
 
 
 def runs_here(path):
-    """Has this CPU the features the file asks for?"""
+    """Has this CPU the features the file asks for, and does it ask for no GPU?"""
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         has = set(re.search(r"^flags\s*:(.*)$", f.read(), re.M).group(1).split())
-    return set(facts(path)[0]["cpu"].split()) <= has
+    plugin = facts(path)[0]
+    return not plugin.get("gpu") and set(plugin["cpu"].split()) <= has
 
 
 def shipped():

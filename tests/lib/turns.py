@@ -13,7 +13,7 @@ from daemon import PATIENCE
 
 
 def fast_kernels():
-    """Kernels with ref's own bits, where this CPU has them: for config()."""
+    """Quick kernels, where this CPU has them: for config(). Two daemons with them have the same bits."""
     return {"load": "avx2", "use": "all=avx2"} if "avx2" in plugins.shipped() else {}
 
 

@@ -97,6 +97,9 @@ static int fixture_hc_post(struct dsv4_exec *x, const struct dsv4_host *host, co
 #ifndef FIXTURE_CLOSE
 #define FIXTURE_CLOSE NULL
 #endif
+#ifndef FIXTURE_GPU
+#define FIXTURE_GPU ""
+#endif
 #ifndef FIXTURE_CPU
 #define FIXTURE_CPU ""
 #endif
@@ -110,6 +113,6 @@ static int fixture_hc_post(struct dsv4_exec *x, const struct dsv4_host *host, co
 	OP(rms_norm, BOTH, ANY, numerics, "fp32", fixture_rms_norm) \
 	OP(hc_post, BOTH, ANY, EXACT, "fp32", fixture_hc_post)
 #define FIXTURE(name) \
-	DSV4_PLUGIN(name, "1.0", FIXTURE_CPU, "", FIXTURE_OPS, FIXTURE_OPEN, FIXTURE_WARM, FIXTURE_CLOSE)
+	DSV4_PLUGIN(name, "1.0", FIXTURE_CPU, FIXTURE_GPU, FIXTURE_OPS, FIXTURE_OPEN, FIXTURE_WARM, FIXTURE_CLOSE)
 
 #endif

@@ -151,15 +151,14 @@ static int chat_see(void *arg, const struct gen_event *ev)
 {
 	struct chat_seen *seen = arg;
 
-	(void)ev;
-	return ++seen->n == seen->cancel_at;
+	return ev && ++seen->n == seen->cancel_at;
 }
 
 static int chat_try(struct engine *e, const char *script, struct chat_seen *seen, json_t **ret_response,
 		    struct buf *why)
 {
 	json_t *body = json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", script);
-	int rc = chat_run(e, body, chat_see, seen, ret_response, why);
+	int rc = chat_run(e, NULL, body, chat_see, seen, ret_response, why);
 
 	json_decref(body);
 	return rc;

@@ -112,7 +112,7 @@ struct kset *beside_set(struct beside *b)
 	struct kset *ks;
 
 	for (int i = 0; i < DSV4_N_FAMILY; i++)
-		ov[i] = (struct kset_overlay){ (enum dsv4_family)i, -1, &b->provider };
+		ov[i] = (struct kset_overlay){ (enum dsv4_family)i, -1, &b->provider, 0 };
 	if (kset_build(ov, DSV4_N_FAMILY, &ks, &why) < 0)
 		fail_msg("%s", buf_str(&why));
 	buf_fini(&why);

@@ -18,7 +18,8 @@
 #define BOTH (1 << DSV4_PREFILL | 1 << DSV4_DECODE)
 #define DECODE (1 << DSV4_DECODE)
 #define ENTRY(op_, phases_, numerics_, fn_) \
-	{ sizeof(struct dsv4_op_entry), DSV4_OP_##op_, phases_, ~0u, numerics_, "tag", (dsv4_any_f *)(fn_) }
+	{ .size = sizeof(struct dsv4_op_entry), .op = DSV4_OP_##op_, .phases = phases_, .wfmts = ~0u, \
+	  .numerics = numerics_, .tag = "tag", .fn = (dsv4_any_f *)(fn_) }
 
 static int other_attn(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_attn *a)
 {
@@ -212,6 +213,22 @@ static void test_another_arithmetic_has_another_cache(void **state)
 	same(zero, id_of(NULL, NULL));
 }
 
+/* A plugin that chooses its instructions by the CPU computes other bits on another; what is exact does not. */
+static void test_another_cpu_has_another_cache_but_of_what_is_exact(void **state)
+{
+	struct id exact, others;
+
+	(void)state;
+	cache_numbers_machine("avx2");
+	exact = id_of(NULL, NULL);
+	others = id_of("attention=order", NULL);
+	cache_numbers_machine("avx2 avx512_bf16");
+	same(exact, id_of(NULL, NULL));
+	differ(others, id_of("attention=order", NULL));
+	cache_numbers_machine("avx2");
+	same(others, id_of("attention=order", NULL));
+}
+
 static void test_every_parameter_counts_but_drop_thinking(void **state)
 {
 	struct kset *ks = build(NULL, NULL);
@@ -312,6 +329,7 @@ int main(void)
 		cmocka_unit_test(test_a_strangers_exact_kernel_shares_with_itself_only),
 		cmocka_unit_test(test_what_was_disproved_leaves_the_common_cache_and_takes_it_along),
 		cmocka_unit_test(test_another_arithmetic_has_another_cache),
+		cmocka_unit_test(test_another_cpu_has_another_cache_but_of_what_is_exact),
 		cmocka_unit_test(test_every_parameter_counts_but_drop_thinking),
 		cmocka_unit_test(test_phases),
 		cmocka_unit_test(test_keys),

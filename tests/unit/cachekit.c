@@ -81,7 +81,7 @@ void kit_compute(struct sequence *s, const struct kit_prompt *p, int n)
 		int64_t pos = sequence_pos(s), at = pos / SEQUENCE_BLOCK;
 		float v = kit_value(p, at);
 
-		assert_int_equal(sequence_reserve(s, SEQUENCE_BLOCK), 0);
+		assert_int_equal(sequence_reserve(s, SEQUENCE_BLOCK, queue_new(device_cpu(), NULL)), 0);
 		for (int i = 0; i < SEQUENCE_BLOCK; i++)
 			for (int layer = 0; layer < 3; layer++)
 				sequence_tail(s, layer, SEQUENCE_WINDOW, pos + i)[0] = v;

@@ -172,6 +172,26 @@ static void test_arguments_stream(void **state)
 	buf_fini(&t.text);
 }
 
+/* An answer that loops is cut off: neither a whole call before the loop nor one in it makes it calls. */
+static void test_repetition(void **state)
+{
+	static const char *const text[] = { "no no no", CALLS F_OSLO CALLS_END, CALLS F_OSLO F_OSLO,
+					    CALLS F_OSLO INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"true\">no no" };
+	struct play p = { .mode = COMPLETION_CHAT, .why = COMPLETION_REPETITION };
+	struct play_trace t = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(text); i++) {
+		struct completion_verdict v;
+
+		play_run(&p, text[i], &t, &v);
+		assert_int_equal(v.finish, GEN_LENGTH);
+		assert_string_equal(v.detail, "repetition");
+		assert_true(v.flags & COMPLETION_NO_END);
+	}
+	buf_fini(&t.text);
+}
+
 /* ---- stop strings ---- */
 
 static void expect_stop(enum completion_mode mode, const char *stop1, const char *stop2, const char *text,
@@ -346,6 +366,7 @@ int main(void)
 		cmocka_unit_test(test_reasoning_and_content),
 		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_arguments_stream),
+		cmocka_unit_test(test_repetition),
 		cmocka_unit_test(test_no_token_after_the_end),
 		cmocka_unit_test(test_which_stop_string),
 		cmocka_unit_test(test_stop_strings),

@@ -163,6 +163,15 @@ static void test_value_that_is_no_json(void **state)
 		INVOKE_END CALLS_END,
 		"B(f)A({\"a\": \"True\", \"b\": \"\", \"c\": \"[1,]\", \"d\":  1.5e3 })E()", "tool_calls",
 			COMPLETION_BAD_JSON);
+	/* Whether it is a string is settled by the first 64 bytes. */
+	play_expect(play_chat, CALLS INVOKE("f") JSON("a", "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", \"l\"; ]")
+		INVOKE_END CALLS_END,
+		"B(f)A({\"a\": \"[\\\"a\\\", \\\"b\\\", \\\"c\\\", \\\"d\\\", \\\"e\\\", \\\"f\\\", \\\"g\\\", \\\"h\\\", \\\"i\\\", "
+		"\\\"j\\\", \\\"k\\\", \\\"l\\\"; ]\"})E()", "tool_calls", COMPLETION_BAD_JSON);
+	play_expect(play_chat, CALLS INVOKE("f") JSON("a", "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", \"l\", \"m\"; ]")
+		INVOKE_END CALLS_END,
+		"B(f)A({\"a\": [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", \"l\", \"m\")", "incomplete_tool_call",
+		COMPLETION_BAD_CALL);
 	/* Found out too late: the call is not whole. */
 	buf_adds(&text, CALLS INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"false\">[");
 	for (i = 0; i < 1000; i++)
@@ -174,6 +183,40 @@ static void test_value_that_is_no_json(void **state)
 	assert_string_equal(v.detail, "incomplete_tool_call");
 	buf_fini(&text);
 	buf_fini(&t.text);
+}
+
+/* A list of 300 numbers came as one delta, since up to 4096 bytes of it were held. */
+static void test_a_long_list_comes_as_it_is_generated(void **state)
+{
+	(void)state;
+	for (int sure = 0; sure < 2; sure++) {
+		struct play_trace t = { 0 };
+		struct completion_options o = { .mode = COMPLETION_CHAT, .spelled = true, .sure_json = sure, .emit = play_event, .arg = &t };
+		struct completion_verdict v;
+		struct completion *c = NULL;
+		struct buf text = { 0 };
+		size_t from, held = 0, i;
+
+		buf_adds(&text, CALLS INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"false\">");
+		from = text.len;
+		for (i = 0; i < 300; i++)
+			buf_printf(&text, "%s%zu", i ? ", " : "[", i);
+		assert_int_equal(completion_new(&o, &c, NULL), 0);
+		for (i = 0; i < text.len; i++) {
+			completion_put(c, &(struct completion_token){ .bytes = text.data + i, .len = 1 });
+			if (i < from)
+				continue;
+			if (!strchr(buf_str(&t.text), '['))
+				held++;
+			else
+				assert_int_equal(t.text.data[t.text.len - 2], text.data[i]); /* nothing is left behind */
+		}
+		assert_int_equal(held, sure ? 0 : 64);
+		completion_end(c, COMPLETION_MAX_TOKENS, &v);
+		completion_free(&c);
+		buf_fini(&text);
+		buf_fini(&t.text);
+	}
 }
 
 /* Behaviour 70: the same with ASCII bars, which only plain tokens can spell. */
@@ -249,6 +292,7 @@ int main(void)
 		cmocka_unit_test(test_duplicate_parameter),
 		cmocka_unit_test(test_cut_call),
 		cmocka_unit_test(test_damaged_markup),
+		cmocka_unit_test(test_a_long_list_comes_as_it_is_generated),
 		cmocka_unit_test(test_value_that_is_no_json),
 		cmocka_unit_test(test_ascii_bars),
 		cmocka_unit_test(test_quoted_think_marker),

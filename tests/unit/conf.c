@@ -44,6 +44,10 @@ static void all_kinds(void **state)
 		"mode = 0666\n"
 		"[probe.longgen]\n"
 		"maxrun_fail = 20\n"
+		"quick = 0\n"
+		"every = 90m\n"
+		"[probes]\n"
+		"max_load = 0.25\n"
 		"[daemon]\n"
 		"state = /s\n"
 		"[cache]\n"
@@ -72,7 +76,11 @@ static void all_kinds(void **state)
 	for (int i = 0; i < CONF_MAX_NUMERICS; i++)
 		n += c.numeric[i] != NULL;
 	assert_int_equal(n, 1);
-	assert_int_equal(c.n_option, 1);
+	assert_int_equal(c.n_option, 3);
+	assert_int_equal(conf_every(&c, "longgen"), 90 * 60 * 1000);
+	assert_int_equal(conf_every(&c, "recall"), 0);
+	assert_true(conf_part(&c, CONF_max_load) == 0.25);
+	assert_int_equal(conf_int(&c, CONF_max_waiting), 0);
 	assert_string_equal(c.option[0].value, "20");
 	conf_fini(&c);
 }
@@ -111,6 +119,17 @@ static const struct {
 	{ "[probe.none]\n", "unknown section" },
 	{ "[probe.longgen]\nsmell = 1\n", "f:2: probe longgen has no option" },
 	{ "[probe.longgen]\nmaxrun_warn = x\n", "f:2: option maxrun_warn" },
+	{ "[probe.longgen]\nevery = 30\n", "f:2: every: '30' is no number with s, m, h or d, up to 365d" },
+	{ "[probe.longgen]\nevery = 1mm\n", "f:2: every: '1mm'" },
+	{ "[probe.longgen]\nevery = -1s\n", "f:2: every: '-1s'" },
+	{ "[probe.longgen]\nevery = 366d\n", "f:2: every: '366d'" },
+	{ "[probe.longgen]\nevery = 9223372036854775807d\n", "f:2: every" },
+	{ "[probe.longgen]\nevery = 1s\nevery = 2s\n", "f:3: every: given twice" },
+	{ "[probes]\nmax_load = 0\n", "f:2: max_load: '0' is not above 0 and at most 1" },
+	{ "[probes]\nmax_load = 1.01\n", "f:2: max_load" },
+	{ "[probes]\nmax_load = 0.1x\n", "f:2: max_load" },
+	{ "[probes]\nmax_load = nan\n", "f:2: max_load" },
+	{ "[probes]\nevery = 1s\n", "f:2: unknown key 'every'" },
 };
 
 static void errors_name_line_and_reason(void **state)

@@ -246,14 +246,18 @@ static void the_mask_is_what_the_grammar_takes_token_by_token(void **state)
 {
 	static const char *const object[] = { "", "{", "{\"a", "{\"a\\", "{\"a\":[1", "{\"a\":\"x" };
 	static const char *const counted[] = { "\"", "\"a", "\"abcdefg", "\"éé" };
+	static const char *const lengths[] = { "", "\"", "\"abc", "\"abcd", "\"abcdefgh" };
 	static const char call[] = "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n"
 		"<｜DSML｜parameter name=\"s\" string=\"true\">";
 	static const char *const text[] = { "", "x", "x<", "x</", "abcdefgh" };
 	json_t *schema = constrainkit_json("{'type':'string','minLength':2,'maxLength':9}");
+	json_t *several = constrainkit_json("{'anyOf':[{'type':'string','maxLength':4},{'type':'string','maxLength':9},"
+		"{'type':'string','minLength':3,'maxLength':5},{'type':'integer'}]}");
 	json_t *tools = constrainkit_json("[{'function':{'name':'f','parameters':{'properties':{'s':{'type':'string',"
 		"'maxLength':9}},"
 		"'required':['s']}}}]");
 	struct constraint_options o = constrainkit_schema(schema);
+	struct constraint_options overlap = constrainkit_schema(several);
 	struct constraint_options calls = { .calls = GEN_CALLS_REQUIRED, .tools = tools };
 
 	(void)state;
@@ -261,6 +265,8 @@ static void the_mask_is_what_the_grammar_takes_token_by_token(void **state)
 		check_mask(constrainkit_tiny(), &any_object, object[i]);
 	for (size_t i = 0; i < mem_countof(counted); i++)
 		check_mask(constrainkit_tiny(), &o, counted[i]);
+	for (size_t i = 0; i < mem_countof(lengths); i++)
+		check_mask(constrainkit_tiny(), &overlap, lengths[i]);
 	for (size_t i = 0; i < mem_countof(text); i++) {
 		struct buf at = { 0 };
 
@@ -269,6 +275,7 @@ static void the_mask_is_what_the_grammar_takes_token_by_token(void **state)
 		buf_fini(&at);
 	}
 	json_decref(schema);
+	json_decref(several);
 	json_decref(tools);
 }
 

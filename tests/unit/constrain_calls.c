@@ -143,7 +143,7 @@ static void conditions_not_understood_are_left_away_unless_strict(void **state)
 {
 	json_t *tools = constrainkit_json("[{'function':{'name':'f','parameters':{'type':'object','minProperties':1,"
 		"'properties':"
-		"{'a':{'type':'integer','multipleOf':5},'b':{'type':'any'},'c':{'type':'string',"
+		"{'a':{'type':'integer','not':{'const':3}},'b':{'type':'any'},'c':{'type':'string',"
 			"'pattern':'(?=x)'}}}}}]");
 	struct constraint_options o = required(tools);
 

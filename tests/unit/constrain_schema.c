@@ -131,6 +131,12 @@ static void references_and_parts_are_put_together(void **state)
 			NULL },
 		{ "{'allOf':[{'properties':{'a':{}}},{'properties':{'b':{}},'required':['b']}]}", "{'a':1", "}" },
 		{ "{'allOf':[{'type':'string'}]}", "'x'", NULL },
+		{ "{'allOf':[{'type':['number','null']},{'type':['integer','string']}]}", "1", NULL },
+		{ "{'allOf':[{'type':['number','null']},{'type':['integer','string']}]}", "1", "." },
+		{ "{'allOf':[{'type':['number','null']},{'type':['integer','string']}]}", "", "n" },
+		{ "{'type':'object','properties':{'v':{},'n':{'anyOf':[{'$ref':'#'},{'type':'null'}],'type':['object','null']}}}",
+			"{'v':1,'n':{'n':{'n':null}}}", NULL },
+		{ "{'anyOf':[{'type':'null'},{'type':'array','items':{'$ref':'#'}}]}", "[[null],[]]", NULL },
 		{ "{'type':'object','properties':{'a':{},'b':{}},'anyOf':[{'required':['a']},{'required':['b']}]}",
 			"{'a':1}",
 		  NULL },
@@ -165,6 +171,96 @@ static void numbers_keep_to_their_bounds(void **state)
 		{ "{'type':'number','exclusiveMinimum':0.5}", "0.", "4" },
 		{ "{'type':'number','minimum':-1.25}", "-1.25", NULL },
 		{ "{'type':'number','minimum':-1.25}", "-1.2", "6" }, { "{'type':'number','maximum':0}", "-0.0", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(rows); i++)
+		check_row(&rows[i]);
+}
+
+static void bounds_with_exponents_are_kept(void **state)
+{
+	static const struct row rows[] = {
+		{ "{'type':'number','exclusiveMinimum':1e-7,'maximum':1.5e-3}", "0.0000001", "]" },
+		{ "{'type':'number','exclusiveMinimum':1e-7,'maximum':1.5e-3}", "0.00000011", NULL },
+		{ "{'type':'number','exclusiveMinimum':1e-7,'maximum':1.5e-3}", "0.0015", NULL },
+		{ "{'type':'number','exclusiveMinimum':1e-7,'maximum':1.5e-3}", "0.001", "6" },
+		{ "{'type':'number','minimum':-2.5e-5,'maximum':1e3}", "-0.00002", "6" },
+		{ "{'type':'number','minimum':-2.5e-5,'maximum':1e3}", "1000", NULL },
+		{ "{'type':'number','minimum':-1e22,'maximum':1e22}", "-999999999999999999", NULL },
+		/* Below what can be written: beyond nought, and up to nought. */
+		{ "{'type':'number','minimum':1e-20,'maximum':1}", "0", "]" },
+		{ "{'type':'number','minimum':1e-20,'maximum':1}", "0.000000000000000001", NULL },
+		{ "{'type':'number','minimum':0,'exclusiveMaximum':1e-20}", "0.000000000000000000", NULL },
+		{ "{'type':'number','minimum':0,'exclusiveMaximum':1e-20}", "0.00000000000000000", "1" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(rows); i++)
+		check_row(&rows[i]);
+}
+
+static void multiples_are_kept(void **state)
+{
+	static const struct row rows[] = {
+		{ "{'type':'integer','multipleOf':5}", "12345", NULL }, { "{'type':'integer','multipleOf':5}", "-10", NULL },
+		{ "{'type':'integer','multipleOf':5}", "1", "]" }, { "{'type':'integer','multipleOf':5}", "0", NULL },
+		{ "{'type':'integer','multipleOf':7,'minimum':10,'maximum':100}", "98", NULL },
+		{ "{'type':'integer','multipleOf':7,'minimum':10,'maximum':100}", "9", "2" },
+		{ "{'type':'integer','multipleOf':7,'minimum':10,'maximum':100}", "7", "]" },
+		{ "{'type':'integer','multipleOf':2.5}", "15", NULL }, { "{'type':'integer','multipleOf':2.5}", "12", "]" },
+		{ "{'type':'number','multipleOf':0.01}", "12.5", NULL }, { "{'type':'number','multipleOf':0.01}", "3", NULL },
+		{ "{'type':'number','multipleOf':0.01}", "0.99", NULL }, { "{'type':'number','multipleOf':0.01}", "0.99", "9" },
+		{ "{'type':'number','multipleOf':0.25,'exclusiveMinimum':1}", "1.25", NULL },
+		{ "{'type':'number','multipleOf':0.25,'exclusiveMinimum':1}", "1.2", "6" },
+		{ "{'type':'number','multipleOf':0.25,'exclusiveMinimum':1}", "1", "]" },
+		{ "{'type':'number','multipleOf':10}", "120", NULL }, { "{'type':'number','multipleOf':10}", "12", "." },
+		{ "{'multipleOf':1e-3}", "0.125", NULL }, { "{'multipleOf':1000}", "999999999999999000", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(rows); i++)
+		check_row(&rows[i]);
+}
+
+static void names_and_numbers_of_members_are_kept(void **state)
+{
+	static const struct row rows[] = {
+		{ "{'patternProperties':{'^[a-z]+$':{'type':'integer'}}}", "{'ab':1,'z':2}", NULL },
+		{ "{'patternProperties':{'^[a-z]+$':{'type':'integer'}}}", "{}", NULL },
+		{ "{'patternProperties':{'^[a-z]+$':{'type':'integer'}}}", "{'ab", "1" },
+		{ "{'patternProperties':{'^[a-z]+$':{'type':'integer'}}}", "{'ab':", "'" },
+		{ "{'patternProperties':{'^x':true},'additionalProperties':false}", "{'xy':null}", NULL },
+		{ "{'patternProperties':{'^x':true},'additionalProperties':false}", "{'", "y" },
+		{ "{'propertyNames':{'enum':['p','q',1]},'additionalProperties':{'type':'integer'}}", "{'p':1,'q':2}", NULL },
+		{ "{'propertyNames':{'enum':['p','q',1]},'additionalProperties':{'type':'integer'}}", "{", "1" },
+		{ "{'propertyNames':{'$ref':'#/$defs/n'},'$defs':{'n':{'maxLength':2}}}", "{'ab':[]}", NULL },
+		{ "{'propertyNames':{'$ref':'#/$defs/n'},'$defs':{'n':{'maxLength':2}}}", "{'ab", "c" },
+		{ "{'type':'object','minProperties':1,'maxProperties':2}", "{", "}" },
+		{ "{'type':'object','minProperties':1,'maxProperties':2}", "{'a':1,'b':2}", NULL },
+		{ "{'type':'object','minProperties':1,'maxProperties':2}", "{'a':1,'b':2", "," },
+		{ "{'properties':{'a':{},'b':{}},'required':['a','b'],'minProperties':2}", "{'a':{'x':{}},'b':2}", NULL },
+		{ "{'type':'object','maxProperties':0}", "{}", NULL }, { "{'type':'object','maxProperties':0}", "{", "'" },
+		{ "{'properties':{'a':{},'b':{}},'required':['a'],'minProperties':1,'maxProperties':2}", "{'a':1,'b':1}", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(rows); i++)
+		check_row(&rows[i]);
+}
+
+static void constants_of_a_set_come_once(void **state)
+{
+#define SET "{'uniqueItems':true,'items':{'$ref':'#/$defs/e'},'$defs':{'e':{'enum':['a','b','c']}}"
+	static const struct row rows[] = {
+		{ SET "}", "['a','c']", NULL }, { SET "}", "[]", NULL }, { SET "}", "['a','", "a" },
+		{ SET ",'minItems':2}", "['a'", "]" }, { SET ",'minItems':2}", "['b','c']", NULL },
+		{ SET ",'minItems':2}", "['", "c" }, { SET ",'minItems':3}", "['a','", "c" },
+		{ SET ",'maxItems':1}", "['b'", "," }, { SET ",'maxItems':0}", "[", "'" },
+		{ "{'uniqueItems':true,'items':{'type':'boolean'}}", "[false,true]", NULL },
+		{ "{'uniqueItems':true,'items':{'type':'boolean'}}", "[true", "," },
+		/* Of others it is no condition. */
+		{ "{'uniqueItems':true,'items':{'type':'integer'}}", "[1,2]", NULL },
 	};
 
 	(void)state;
@@ -246,14 +342,29 @@ static void what_is_not_understood_is_refused_with_its_path(void **state)
 	} rows[] = {
 		{ "{'not':{}}", RC_UNSUPPORTED, "schema.not: " }, { "[]", RC_INVALID, "schema: must be a schema" },
 		{ "{'type':'any'}", RC_INVALID, "schema.type: must be" },
-		{ "{'properties':{'a':{'items':{'uniqueItems':true}}}}", RC_UNSUPPORTED,
-			"schema.properties.a.items.uniqueItems: " },
-		{ "{'anyOf':[{},{'multipleOf':2}]}", RC_UNSUPPORTED, "schema.anyOf[1].multipleOf: " },
+		{ "{'properties':{'a':{'items':{'contains':true}}}}", RC_UNSUPPORTED,
+			"schema.properties.a.items.contains: " },
+		{ "{'anyOf':[{},{'multipleOf':1025}]}", RC_UNSUPPORTED, "schema.anyOf[1].multipleOf: not supported: only" },
+		{ "{'multipleOf':0}", RC_INVALID, "schema.multipleOf: must be a number above 0" },
+		{ "{'multipleOf':1e-20}", RC_UNSUPPORTED, "schema.multipleOf: " },
+		{ "{'multipleOf':7,'minimum':1,'maximum':6}", RC_INVALID, "schema: nothing satisfies it" },
+		{ "{'patternProperties':{'a':{},'b':{}}}", RC_UNSUPPORTED, "schema.patternProperties: not supported: more" },
+		{ "{'patternProperties':{'(':{}}}", RC_INVALID, "schema.patternProperties.(.pattern: " },
+		{ "{'patternProperties':{'a':{}},'properties':{'b':{}}}", RC_UNSUPPORTED,
+			"schema.patternProperties: supported only in objects without properties" },
+		{ "{'allOf':[{'patternProperties':{'a':{}}},{'additionalProperties':false}]}", RC_UNSUPPORTED,
+			"schema: additionalProperties beside" },
+		{ "{'propertyNames':{'const':1},'minProperties':1}", RC_INVALID, "schema: nothing satisfies it" },
+		{ "{'propertyNames':{},'required':['a']}", RC_UNSUPPORTED, "schema.propertyNames: supported only" },
+		{ "{'properties':{'a':{}},'minProperties':1}", RC_UNSUPPORTED, "schema.minProperties: with properties" },
+		{ "{'properties':{'a':{},'b':{}},'maxProperties':1}", RC_UNSUPPORTED, "schema.maxProperties: with" },
+		{ "{'minProperties':2,'maxProperties':1}", RC_INVALID, "schema.minProperties: 2 is more" },
+		{ "{'uniqueItems':true,'items':{'type':'boolean'},'minItems':3}", RC_INVALID, "schema: nothing satisfies it" },
 		{ "{'$ref':'http://x/y'}", RC_UNSUPPORTED, "schema.$ref: " },
 		{ "{'$ref':'#/nowhere'}", RC_INVALID, "schema.$ref: nothing is at" },
 		{ "{'$ref':'#'}", RC_INVALID, "schema: refers to itself" },
 		{ "{'anyOf':[{'$ref':'#'},{'type':'null'}]}", RC_INVALID, "schema: refers" },
-		{ "{'allOf':[{'type':'string'},{'type':'null'}]}", RC_UNSUPPORTED, "schema.type: parts that say" },
+		{ "{'allOf':[{'type':'string'},{'type':'null'}]}", RC_INVALID, "schema: nothing satisfies it" },
 		{ "{'allOf':[{'properties':{'a':{}},'additionalProperties':false},{'properties':{'b':{}}}]}",
 		  RC_UNSUPPORTED, "schema: additionalProperties beside" },
 		{ "{'properties':{'a':{'$ref':'#'}},'required':['a']}", RC_INVALID, "schema: nothing satisfies it" },
@@ -395,6 +506,10 @@ int main(void)
 		cmocka_unit_test(members_come_in_their_order),
 		cmocka_unit_test(references_and_parts_are_put_together),
 		cmocka_unit_test(numbers_keep_to_their_bounds),
+		cmocka_unit_test(bounds_with_exponents_are_kept),
+		cmocka_unit_test(multiples_are_kept),
+		cmocka_unit_test(names_and_numbers_of_members_are_kept),
+		cmocka_unit_test(constants_of_a_set_come_once),
 		cmocka_unit_test(patterns_are_kept),
 		cmocka_unit_test(of_very_many_members_the_end_and_the_next_may_come),
 		cmocka_unit_test(what_is_not_understood_is_refused_with_its_path),

@@ -107,7 +107,7 @@ size_t constrainkit_follow(const struct constraint_options *o, const char *text,
 		state = next;
 		i += tag ? strlen(dsml) : 1;
 		if (automaton_crowded(a))
-			state = automaton_trim(a, state);
+			state = automaton_trim(a, state, AUTOMATON_MAX_WAYS);
 	}
 	*ret_end = automaton_may_end(a, state);
 	automaton_free(&a);

@@ -210,6 +210,85 @@ static void a_full_queue_is_busy_and_drain_is_draining(void **state)
 	engine_close(&e);
 }
 
+static void several_answers_are_admitted_all_or_none(void **state)
+{
+	struct engine_options o = { .max_running = 1, .max_queued = 3 };
+	struct engine *e = test_open(&o);
+	struct generation_spec s = test_spec(2), of_four = test_spec(2);
+	struct generation *g[4];
+	struct engine_status st;
+	struct buf why = { 0 };
+	struct test_answer a;
+
+	(void)state;
+	of_four.reserved = true;
+	assert_int_equal(engine_reserve(e, 5, &why), RC_INVALID); /* one may run, three wait */
+	assert_int_equal(engine_reserve(e, 2, &why), 0);
+	assert_int_equal(engine_reserve(e, 3, &why), RC_BUSY);
+	assert_int_equal(engine_reserve(e, 2, &why), 0);
+	engine_status(e, &st);
+	assert_int_equal(st.queued, 0);             /* nobody waits that is not there */
+	test_refused(e, &s, RC_BUSY, "waiting");    /* and nobody takes what is held */
+	for (int i = 0; i < 4; i++)
+		g[i] = test_submit(e, &of_four);
+	for (int i = 0; i < 4; i++) {
+		a = test_read(&g[i]);
+		assert_int_equal(a.finish, GEN_LENGTH);
+		buf_fini(&a.text);
+	}
+	assert_int_equal(engine_reserve(e, 3, &why), 0);
+	engine_unreserve(e, 3);
+	a = test_ask(e, &s);
+	assert_int_equal(a.finish, GEN_LENGTH);
+	buf_fini(&a.text);
+	engine_drain(e);
+	assert_int_equal(engine_reserve(e, 1, &why), RC_DRAINING);
+	buf_fini(&why);
+	engine_close(&e);
+}
+
+static void as_many_answers_as_there_are_free_places_are_not_refused_for_a_short_queue(void **state)
+{
+	struct engine_options o = { .max_running = 4, .max_queued = 1 };
+	struct engine *e = test_open(&o);
+	struct generation_spec s = test_spec(2);
+	struct generation *g[5];
+	struct buf why = { 0 };
+	struct test_answer a;
+
+	(void)state;
+	s.reserved = true;
+	assert_int_equal(engine_reserve(e, 6, &why), RC_INVALID);
+	assert_int_equal(engine_reserve(e, 5, &why), 0);
+	for (int i = 0; i < 5; i++)
+		g[i] = test_submit(e, &s);
+	for (int i = 0; i < 5; i++) {
+		a = test_read(&g[i]);
+		assert_int_equal(a.finish, GEN_LENGTH);
+		buf_fini(&a.text);
+	}
+	buf_fini(&why);
+	engine_close(&e);
+}
+
+/* Who read the first to its end may keep it, as one that waits for all answers to a request does. */
+static void a_place_that_is_free_wakes_who_waits_though_nothing_runs(void **state)
+{
+	struct engine_options o = { .max_running = 1 };
+	struct engine *e = test_open(&o);
+	struct generation_spec s = test_spec(2);
+	struct generation *g[2] = { test_submit(e, &s), test_submit(e, &s) };
+	struct engine_status st;
+
+	(void)state;
+	do
+		engine_status(e, &st);
+	while (st.finished < 2);
+	generation_unref(&g[0]);
+	generation_unref(&g[1]);
+	engine_close(&e);
+}
+
 /* Memory for one at a time: all are answered, one after the other. */
 static void admission_waits_for_memory(void **state)
 {
@@ -483,6 +562,9 @@ int main(void)
 		cmocka_unit_test(every_end_has_its_detail),
 		cmocka_unit_test(what_cannot_be_served_is_refused_by_name),
 		cmocka_unit_test(a_full_queue_is_busy_and_drain_is_draining),
+		cmocka_unit_test(several_answers_are_admitted_all_or_none),
+		cmocka_unit_test(as_many_answers_as_there_are_free_places_are_not_refused_for_a_short_queue),
+		cmocka_unit_test(a_place_that_is_free_wakes_who_waits_though_nothing_runs),
 		cmocka_unit_test(admission_waits_for_memory),
 		cmocka_unit_test(cancel_by_id_tells_the_consumer),
 		cmocka_unit_test(numerics_are_pinned_and_recorded),

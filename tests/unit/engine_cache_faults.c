@@ -3,6 +3,7 @@
  * are those of an engine without one, bit for bit. Which fault each test guards stands in tests/README.md.
  * Threads: this one and the engine's. */
 #include "plugins/ref/ref.h"
+#include "tests/unit/oddplug.h"
 #include "tests/unit/warmkit.h"
 
 #include <math.h>
@@ -217,22 +218,12 @@ static int test_route(struct dsv4_exec *x, const struct dsv4_host *host, const s
 	return rc;
 }
 
+ODDPLUG(poison, ODDPLUG_OP(moe_route, EXACT, "test", test_route));
+
 static void test_use_poison(struct engine *e)
 {
-	static const struct dsv4_op_entry op = { .size = sizeof op, .op = DSV4_OP_moe_route, .phases = 3, .wfmts = ~0u,
-		.numerics = DSV4_EXACT, .tag = "test", .fn = (dsv4_any_f *)test_route };
-	static const struct dsv4_plugin plugin = { .magic = DSV4_PLUGIN_MAGIC, .size = sizeof plugin,
-		.abi_major = DSV4_ABI_MAJOR, .abi_minor = DSV4_ABI_MINOR, .n_op = 1, .signature = DSV4_BUILD_SIGNATURE,
-		.name = "poison", .version = "1", .cpu = "", .gpu = "", .op = &op };
-	static struct provider provider;
-	const struct kset_overlay ov = { .family = DSV4_MOE, .phase = -1, .provider = &provider };
-	struct buf why = { 0 };
-	struct kset *ks;
-
-	provider_init(&provider, &plugin, NULL);
-	ks = warm_kset(&ov, 1);
-	if (engine_activate(e, &ks, NULL, false, &why))
-		fail_msg("%s", buf_str(&why));
+	provider_init(&poison, &poison_plugin, NULL);
+	warm_use(e, DSV4_MOE, &poison);
 }
 
 /* A kernel that fails now and then fails its request, and none that comes later with the same prompt. */

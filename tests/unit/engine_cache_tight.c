@@ -5,6 +5,7 @@
 #include "engine/base/rc.h"
 #include "engine/serve/generation_put.h"
 #include "plugins/ref/ref.h"
+#include "tests/unit/oddplug.h"
 #include "tests/unit/warmkit.h"
 
 #include <math.h>
@@ -27,22 +28,12 @@ static int test_route(struct dsv4_exec *x, const struct dsv4_host *host, const s
 	return ref_moe_route(x, host, a);
 }
 
+ODDPLUG(failing, ODDPLUG_OP(moe_route, EXACT, "test", test_route));
+
 static void test_use_failing(struct engine *e)
 {
-	static const struct dsv4_op_entry op = { .size = sizeof op, .op = DSV4_OP_moe_route, .phases = 3, .wfmts = ~0u,
-		.numerics = DSV4_EXACT, .tag = "test", .fn = (dsv4_any_f *)test_route };
-	static const struct dsv4_plugin plugin = { .magic = DSV4_PLUGIN_MAGIC, .size = sizeof plugin,
-		.abi_major = DSV4_ABI_MAJOR, .abi_minor = DSV4_ABI_MINOR, .n_op = 1, .signature = DSV4_BUILD_SIGNATURE,
-		.name = "failing", .version = "1", .cpu = "", .gpu = "", .op = &op };
-	static struct provider provider;
-	const struct kset_overlay ov = { .family = DSV4_MOE, .phase = -1, .provider = &provider };
-	struct buf why = { 0 };
-	struct kset *ks;
-
-	provider_init(&provider, &plugin, NULL);
-	ks = warm_kset(&ov, 1);
-	if (engine_activate(e, &ks, NULL, false, &why))
-		fail_msg("%s", buf_str(&why));
+	provider_init(&failing, &failing_plugin, NULL);
+	warm_use(e, DSV4_MOE, &failing);
 }
 
 /* ---- engines ---- */
@@ -91,40 +82,23 @@ static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p
 	return a;
 }
 
-/* The engine's thread rests in this request's first event until the gate is open. */
-struct test_gate { atomic_bool reached, open; };
-
-static void test_gate_wait(void *arg)
-{
-	struct test_gate *gate = arg;
-
-	atomic_store(&gate->reached, true);
-	while (!atomic_load(&gate->open))
-		sched_yield();
-}
-
 /* Several at once, submitted before any is begun, so that they grow side by side however busy the machine is; each has a
  * cold one's bits. Returns the fewest tokens that one of them reused. */
 static int test_ask_together(struct engine *e, const struct warm_prompt *p, int n)
 {
-	struct test_gate gate = { 0 };
+	struct warm_gate gate = { 0 };
 	struct warm_prompt small = { .n = 0 };
 	struct generation *first, *g[4];
 	struct generation_spec s;
 	int fewest = WARM_MAX_PROMPT;
 
 	warm_grow(&small, 99, 8);
-	s = warm_spec(&small, 1);
-	s.notify = test_gate_wait;
-	s.arg = &gate;
-	first = warm_submit(e, &s);
-	while (!atomic_load(&gate.reached))
-		sched_yield();
+	first = warm_hold(e, warm_spec(&small, 1), &gate);
 	for (int i = 0; i < n; i++) {
 		s = warm_spec(&p[i], 3);
 		g[i] = warm_submit(e, &s);
 	}
-	atomic_store(&gate.open, true);
+	warm_gate_open(&gate);
 	warm_read(e, &first);
 	for (int i = 0; i < n; i++) {
 		struct warm_answer a = warm_read(e, &g[i]), b = warm_ask_cold(cold, &p[i], 3);
@@ -234,7 +208,7 @@ static void test_flood(void *arg)
 	while (!f->g) /* its submission has yet to return */
 		sched_yield();
 	for (int i = 0; i < GENERATION_MAX_BACKLOG && !f->done; i++)
-		generation_put_logprob(f->g, &lp, false, NULL, 0);
+		generation_put_logprob(f->g, &lp, &(struct gen_place){ 0 }, NULL, 0);
 	f->done = true;
 }
 

@@ -12,31 +12,26 @@
 #define TEST_ALL (TEST_RUNNING + TEST_MORE)
 #define TEST_TOKENS 5
 
-/* The engine's thread rests in a request's event until the gate is open. */
-struct test_gate {
-	atomic_bool reached, open;
-};
-
-static void test_gate_wait(void *arg)
+/* Every other one is drawn: its tokens, too, are picked on whatever thread is free. */
+static struct generation_spec test_spec(const struct warm_prompt *p, int i)
 {
-	struct test_gate *gate = arg;
+	struct generation_spec s = warm_spec(p, TEST_TOKENS);
 
-	atomic_store(&gate->reached, true);
-	while (!atomic_load(&gate->open))
-		sched_yield();
+	if (i % 2) {
+		s.sampling.temperature = 1;
+		s.sampling.top_p = 0.95f;
+		s.sampling.presence_penalty = 0.5f;
+		s.sampling.has_seed = true;
+		s.sampling.seed = (uint64_t)i;
+	}
+	return s;
 }
 
-static void test_until_reached(struct test_gate *gate)
+static struct generation *test_submit(struct engine *e, const struct warm_prompt *p, int i, struct warm_gate *gate)
 {
-	while (!atomic_load(&gate->reached))
-		sched_yield();
-}
+	struct generation_spec s = test_spec(p, i);
 
-static struct generation *test_submit(struct engine *e, const struct warm_prompt *p, int tokens, struct test_gate *gate)
-{
-	struct generation_spec s = warm_spec(p, tokens);
-
-	s.notify = gate ? test_gate_wait : NULL;
+	s.notify = gate ? warm_gate_rest : NULL;
 	s.arg = gate;
 	return warm_submit(e, &s);
 }
@@ -54,26 +49,27 @@ static void sixty_four_at_once_have_the_bits_they_have_alone(void **state)
 	static struct warm_prompt p[TEST_ALL];
 	struct engine_options o = { .cache_bytes = 0 };
 	struct engine *e = warm_open(&o), *cold = warm_open(&o);
-	struct test_gate before = { 0 }, during = { 0 };
+	struct warm_gate before = { 0 }, during = { 0 };
 	struct generation *first, *g[TEST_ALL];
 	struct engine_status st;
 
 	(void)state;
 	test_prompts(p);
-	first = test_submit(e, &p[0], 1, &before);
-	test_until_reached(&before); /* what is submitted now is begun together */
+	first = warm_hold(e, warm_spec(&p[0], 1), &before); /* what is submitted now is begun together */
 	for (int i = 0; i < TEST_ALL; i++)
-		g[i] = test_submit(e, &p[i], TEST_TOKENS, i == 0 ? &during : NULL);
-	atomic_store(&before.open, true);
+		g[i] = test_submit(e, &p[i], i, i == 0 ? &during : NULL);
+	warm_gate_open(&before);
 	warm_read(e, &first);
-	test_until_reached(&during);
+	warm_gate_reached(&during);
 	engine_status(e, &st);
 	assert_int_equal(st.running, TEST_RUNNING);
 	assert_int_equal(st.queued, TEST_MORE);
-	atomic_store(&during.open, true);
+	warm_gate_open(&during);
 	for (int i = 0; i < TEST_ALL; i++) {
-		struct warm_answer a = warm_read(e, &g[i]), b = warm_ask_cold(cold, &p[i], TEST_TOKENS);
+		struct warm_answer a = warm_read(e, &g[i]), b;
+		struct generation *alone = test_submit(cold, &p[i], i, NULL);
 
+		b = warm_read(cold, &alone);
 		warm_same(&a, &b);
 	}
 	warm_idle(e);

@@ -35,7 +35,7 @@ static void test_flood(void *arg)
 
 	(void)arg;
 	for (int i = 0; g && i < GENERATION_MAX_BACKLOG; i++)
-		generation_put_logprob(g, &lp, false, NULL, 0);
+		generation_put_logprob(g, &lp, &(struct gen_place){ 0 }, NULL, 0);
 }
 
 /* It has its memory, and is paused for ever: nobody reads it. */

@@ -203,6 +203,7 @@ static void nothing_is_left_behind(void **state)
 
 		stress_watch(e);
 		engine_numerics_set(e, "index_topk", i % 2 ? "8" : "32", NULL);
+		engine_speculate(e, i % 3, NULL);
 		/* At a step it is refused as long as a request has the other top-k; then its pin is still ours. */
 		assert_int_equal(kset_build(NULL, 0, &ks, &why), 0);
 		engine_activate(e, &ks, NULL, i % 4 > 1, NULL);

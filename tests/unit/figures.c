@@ -2,7 +2,7 @@
  * figures.c - tests of how far kernels are apart, as it is replied and shown: what is infinite must look so.
  * Threads: one. Locks: none. */
 #include "ctl/view.h"
-#include "daemon/figures.h"
+#include "daemon/verbs/figures.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -50,7 +50,7 @@ static void adjacent_texts_merge_and_order_stays(void **state)
 	generation_put_text(g, GEN_EV_REASONING, 0, "a", 1);
 	generation_put_text(g, GEN_EV_REASONING, 0, "bc", 2);
 	generation_put_text(g, GEN_EV_CONTENT, 0, "d", 1);
-	generation_put_logprob(g, &lp, true, top, 2);
+	generation_put_logprob(g, &lp, &(struct gen_place){ GEN_TEXT_REASONING, 7 }, top, 2);
 	generation_put_text(g, GEN_EV_CONTENT, 0, "e", 1);
 	generation_put_tool(g, 0, "f", 1, id);
 	generation_put_text(g, GEN_EV_TOOL_ARGS, 0, "{", 1);
@@ -63,7 +63,7 @@ static void adjacent_texts_merge_and_order_stays(void **state)
 	generation_expect(g, GEN_EV_CONTENT, 0, "d");
 	assert_true(generation_next(g, &ev));
 	assert_int_equal(ev.kind, GEN_EV_LOGPROB);
-	assert_true(ev.lp_reasoning && ev.n_top == 2 && ev.top[1].token == 4);
+	assert_true(ev.lp_place.text == GEN_TEXT_REASONING && ev.lp_place.character == 7 && ev.n_top == 2 && ev.top[1].token == 4);
 	gen_event_fini(&ev);
 	generation_expect(g, GEN_EV_CONTENT, 0, "e");
 	generation_expect(g, GEN_EV_TOOL_BEGIN, 0, "f");
@@ -145,6 +145,51 @@ static void a_full_backlog_wakes_when_read(void **state)
 	generation_unref(&g);
 	generation_put_tool_end(engine, 0); /* dropped: nobody reads any more */
 	assert_false(generation_backlogged(engine));
+	generation_release(&engine);
+}
+
+static void bytes_fill_a_backlog_too(void **state)
+{
+	struct generation *g = generation_make(NULL, NULL), *engine = g;
+	char text[GENERATION_MAX_BACKLOG_BYTES / 4];
+
+	(void)state;
+	memset(text, 'x', sizeof text);
+	for (int i = 0; i < 4; i++) { /* one event: texts are merged */
+		assert_false(generation_backlogged(g));
+		generation_put_text(g, GEN_EV_CONTENT, 0, text, sizeof text);
+	}
+	assert_true(generation_backlogged(g));
+	generation_unref(&g);
+	assert_false(generation_backlogged(engine));
+	generation_release(&engine);
+}
+
+static bool generation_full(void *arg)
+{
+	(void)arg;
+	return true;
+}
+
+static void a_consumer_that_is_full_pauses_at_the_first_unread_event(void **state)
+{
+	atomic_int n[2] = { 0 }; /* notify's and full's; wake's */
+	struct generation_setup s = { .id = "g", .notify = generation_count, .full = generation_full, .arg = &n[0],
+				      .wake = generation_count, .wake_arg = &n[1] };
+	struct generation *g = generation_new(&s), *engine = g;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		generation_put_tool_end(g, i);
+		assert_false(generation_backlogged(g)); /* not asked yet */
+		generation_flush(g);
+		assert_true(generation_backlogged(g));
+		assert_int_equal(n[1], i);
+		generation_expect(g, GEN_EV_TOOL_END, i, NULL);
+		assert_int_equal(n[1], i + 1);
+		assert_false(generation_backlogged(g));
+	}
+	generation_unref(&g);
 	generation_release(&engine);
 }
 
@@ -234,6 +279,8 @@ int main(void)
 		cmocka_unit_test(waiting_ends_in_time),
 		cmocka_unit_test(cancel_mutes_and_stop_does_not),
 		cmocka_unit_test(a_full_backlog_wakes_when_read),
+		cmocka_unit_test(bytes_fill_a_backlog_too),
+		cmocka_unit_test(a_consumer_that_is_full_pauses_at_the_first_unread_event),
 		cmocka_unit_test(no_notify_after_unref),
 		cmocka_unit_test(unref_from_inside_notify),
 	};

@@ -234,22 +234,33 @@ static void so_many_a_minute(void **state)
 	keys_free(&k);
 }
 
+static void assert_change(const struct keys_change *c, int added, int removed, int changed, int now)
+{
+	assert_int_equal(c->added, added);
+	assert_int_equal(c->removed, removed);
+	assert_int_equal(c->changed, changed);
+	assert_int_equal(c->now, now);
+}
+
 static void a_new_file_goes_on_counting(void **state)
 {
 	struct keys *k = keys_of("a " HASH " concurrent=1 requests_per_minute=3\n"), *next;
 	struct keys_pass p = { 0 }, q = { 0 };
+	struct keys_change change;
 
 	(void)state;
 	assert_int_equal(enter(k, "secret", 1, &p), 0);
 	next = keys_of("b sha256$" DIGEST_AS_SALT "$" DIGEST "\na " HASH " concurrent=1 requests_per_minute=3\n");
-	keys_replace(k, &next);
+	keys_replace(k, &next, 1, &change);
 	assert_null(next);
+	assert_change(&change, 1, 0, 0, 2);
 	assert_int_equal(keys_count(k), 2);
 	assert_int_equal(enter(k, "secret", 1, &q), 1); /* the one of before still runs */
 	keys_leave(&p);
 	assert_int_equal(admitted_at(k, 1), 2);
 	next = keys_of("a " HASH " requests_per_minute=1\n"); /* a lower limit holds at once */
-	keys_replace(k, &next);
+	keys_replace(k, &next, 1, &change);
+	assert_change(&change, 0, 1, 1, 1);
 	assert_int_equal(admitted_at(k, 600), 1);
 	keys_free(&k);
 }
@@ -258,13 +269,50 @@ static void a_key_that_is_gone_ends_with_its_last_call(void **state)
 {
 	struct keys *k = keys_of("a " HASH "\n"), *next = keys_of("# nobody\n");
 	struct keys_pass p = { 0 }, q = { 0 };
+	struct keys_change change;
 
 	(void)state;
 	assert_int_equal(enter(k, "secret", 1, &p), 0);
-	keys_replace(k, &next);
+	keys_replace(k, &next, 1, &change);
 	assert_int_equal(enter(k, "secret", 1, &q), RC_AUTH);
 	assert_string_equal(keys_name(&p), "a");
 	keys_leave(&p);
+	keys_free(&k);
+}
+
+static void replaced(struct keys *k, const char *text, double now)
+{
+	struct keys *next = keys_of(text);
+	struct keys_change change;
+
+	keys_replace(k, &next, now, &change);
+}
+
+static void a_key_deleted_and_added_again_still_counts_what_it_holds(void **state)
+{
+	static const char line[] = "a " HASH " concurrent=2 requests_per_minute=3\n";
+	struct keys *k = keys_of(line);
+	struct keys_pass p[2] = { 0 }, q = { 0 };
+
+	(void)state;
+	assert_int_equal(enter(k, "secret", 1, &p[0]), 0);
+	assert_int_equal(enter(k, "secret", 1, &p[1]), 0);
+	for (int i = 0; i < 3; i++) {
+		replaced(k, "# nobody\n", 1);
+		assert_int_equal(enter(k, "secret", 1, &q), RC_AUTH);
+		replaced(k, "b sha256$" DIGEST_AS_SALT "$" DIGEST "\n", 1);
+	}
+	replaced(k, line, 1);
+	assert_int_equal(enter(k, "secret", 1, &q), 1);
+	keys_leave(&p[0]);
+	keys_leave(&p[1]);
+	assert_int_equal(admitted_at(k, 1), 1); /* nor is its minute a new one */
+	replaced(k, "# nobody\n", 2);
+	replaced(k, line, 2);
+	assert_int_equal(enter(k, "secret", 2, &q), 19);
+	replaced(k, "# nobody\n", 100);           /* what counts for nothing is forgotten */
+	replaced(k, line, 100);
+	assert_int_equal(admitted_at(k, 100), 3);
 	keys_free(&k);
 }
 
@@ -280,6 +328,7 @@ int main(void)
 		cmocka_unit_test(so_many_a_minute),
 		cmocka_unit_test(a_new_file_goes_on_counting),
 		cmocka_unit_test(a_key_that_is_gone_ends_with_its_last_call),
+		cmocka_unit_test(a_key_deleted_and_added_again_still_counts_what_it_holds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,8 +46,8 @@ static int failing_experts(struct dsv4_exec *x, const struct dsv4_host *host,
 }
 
 #define ENTRY(op_, phases_, tag_, fn_) \
-	{ sizeof(struct dsv4_op_entry), DSV4_OP_##op_, phases_, ANY_WEIGHT, DSV4_EXACT, tag_, \
-	  (dsv4_any_f *)(fn_) }
+	{ .size = sizeof(struct dsv4_op_entry), .op = DSV4_OP_##op_, .phases = phases_, .wfmts = ANY_WEIGHT, \
+	  .numerics = DSV4_EXACT, .tag = tag_, .fn = (dsv4_any_f *)(fn_) }
 
 static const struct dsv4_op_entry counting_ops[] = { ENTRY(attn, BOTH, "counts", counting_attn) };
 static const struct dsv4_op_entry lazy_ops[] = { ENTRY(index_topk, BOTH, "lazy", lazy_topk) };
@@ -184,6 +184,16 @@ static void test_a_name_makes_the_same_set(void **state)
 		{ "norm=wide,attention=wide", "attention=wide norm=wide", "all=wide indexer=lazy indexer=ref" },
 		{ "all=wide,indexer.decode=ref", "norm=wide indexer.prefill=wide attention=wide", "all=wide indexer.decode=ref" },
 		{ "norm=wide", "all=wide attention=ref indexer=ref", "norm=wide" },
+		/* op by op, where the family does not say it */
+		{ "attention.decode=counting", "attn.decode=counting", "attention.decode=counting" },
+		{ "rope=wide", "rope=wide", "norm=wide rms_norm=ref" },
+		{ "norm=wide", "rope=wide rms_norm=wide", "norm.prefill=wide rms_norm.decode=wide rope.decode=wide" },
+		{ "rms_norm=wide,rope.prefill=wide", "rope.prefill=wide rms_norm=wide", "norm=wide rope.decode=ref" },
+		{ "all=wide,index_topk=ref", "norm=wide attention=wide index_score=wide", "all=wide index_topk=ref" },
+		{ "all=wide,indexer.decode=lazy", "all=wide index_topk.decode=lazy", "all=wide indexer.decode=lazy" },
+		{ "index_score=scoring,index_topk.decode=lazy",
+		  "indexer=scoring index_topk.prefill=ref index_topk.decode=lazy",
+		  "index_topk.decode=lazy index_score=scoring" },
 	};
 
 	(void)state;
@@ -207,6 +217,77 @@ static void test_a_name_makes_the_same_set(void **state)
 		kset_unpin(&other);
 		kset_unpin(&again);
 	}
+}
+
+static bool same_slots(const struct kset *a, const struct kset *b)
+{
+	for (int op = 0; op < DSV4_N_OP; op++)
+		for (int ph = 0; ph < DSV4_N_PHASE; ph++)
+			for (int wf = 0; wf < DSV4_N_WFMT; wf++)
+				if (memcmp(kset_slot(a, (enum dsv4_op)op, (enum dsv4_phase)ph, (enum dsv4_wfmt)wf),
+					   kset_slot(b, (enum dsv4_op)op, (enum dsv4_phase)ph, (enum dsv4_wfmt)wf),
+					   sizeof(struct kset_slot)) != 0)
+					return false;
+	return true;
+}
+
+/* Whatever is asked for, in whatever order: the name, typed, is that set and has that name. */
+static void test_any_name_makes_the_same_set(void **state)
+{
+	static const char *const part[] = {
+		"norm=wide", "rope.decode=wide", "rms_norm=wide", "rope=ref", "norm.prefill=ref", "indexer=scoring",
+		"index_topk=lazy", "index_score.decode=wide", "indexer.prefill=wide", "index_topk.prefill=ref", "indexer=ref",
+		"indexer.decode=lazy", "attn=counting", "attention.decode=looking", "all=wide", "moe.prefill=failing",
+		"compress=ref", "index_topk.decode=scoring",
+	};
+	unsigned x = 7;
+
+	(void)state;
+	for (int round = 0; round < 400; round++) {
+		struct buf specs = { 0 };
+		struct kset *ks, *again;
+		char name[256];
+
+		for (unsigned i = 0; i < 1 + round % 7u; i++) {
+			x = x * 1664525u + 1013904223u;
+			buf_printf(&specs, "%s ", part[(x >> 16) % (sizeof part / sizeof *part)]);
+		}
+		ks = must_build(buf_str(&specs));
+		snprintf(name, sizeof name, "%s", strcmp(kset_name(ks), "ref") ? kset_name(ks) : "all=ref");
+		for (char *c = name; *c; c++)
+			*c = *c == ',' ? ' ' : *c;
+		again = must_build(name);
+		if (!same_slots(ks, again) || strcmp(kset_name(ks), kset_name(again)) != 0)
+			fail_msg("%s: %s, and that is %s", buf_str(&specs), kset_name(ks), kset_name(again));
+		kset_unpin(&ks);
+		kset_unpin(&again);
+		buf_fini(&specs);
+	}
+}
+
+static void test_one_op_of_a_family(void **state)
+{
+	struct kset *ks = must_build("all=wide index_topk.prefill=ref rope=ref");
+
+	(void)state;
+	assert_string_equal(provider(ks, DSV4_OP_index_topk, DSV4_PREFILL), "ref");
+	assert_string_equal(provider(ks, DSV4_OP_index_topk, DSV4_DECODE), "wide");
+	assert_string_equal(provider(ks, DSV4_OP_index_score, DSV4_PREFILL), "wide");
+	assert_string_equal(provider(ks, DSV4_OP_rope, DSV4_DECODE), "ref");
+	assert_string_equal(provider(ks, DSV4_OP_rms_norm, DSV4_DECODE), "wide");
+	kset_unpin(&ks);
+}
+
+static void test_what_may_stand_before_the_equals(void **state)
+{
+	static const char *const good[] = { "attention", "attn.decode", "index_topk", "all", "compress", "moe.x" };
+	static const char *const bad[] = { "mhc_precision", "", "al", "ref", ".decode" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+		assert_true(kset_overlay_names(good[i], strlen(good[i])));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_false(kset_overlay_names(bad[i], strlen(bad[i])));
 }
 
 static void test_later_overlay_wins(void **state)
@@ -234,6 +315,9 @@ static void test_refusals(void **state)
 		{ "attention=", RC_INVALID, "FAMILY[.PHASE]=PLUGIN" },
 		{ "=ref", RC_INVALID, "FAMILY[.PHASE]=PLUGIN" },
 		{ "attentoin=ref", RC_INVALID, "gemm, norm, mhc, compress, indexer, attention, moe" },
+		{ "attentoin=ref", RC_INVALID, "moe, linear, rms_norm, rope, hc_pre, hc_post, hc_head, index_score, index_topk, attn" },
+		{ "rope=counting", RC_KERNEL, "counting offers nothing for rope" },
+		{ "moe_experts.decode=failing", RC_KERNEL, "failing offers nothing for moe_experts.decode" },
 		{ "attention.warm=ref", RC_INVALID, "prefill, decode" },
 		{ "attention=attn-splitk", RC_NOT_FOUND, "no plugin \"attn-splitk\" is loaded" },
 		{ "mhc=counting", RC_KERNEL, "counting offers nothing for mhc" },
@@ -294,7 +378,7 @@ static void test_reduced_to_what_counts(void **state)
 	reduces_to("attention.prefill=counting attention.decode=counting", "01");
 	reduces_to("indexer=lazy attention=counting indexer=ref indexer=lazy", "01");
 	/* An overlay that offers nothing is an error, hidden or not. */
-	bad[0] = (struct kset_overlay){ DSV4_MHC, -1, find(NULL, "counting") };
+	bad[0] = (struct kset_overlay){ DSV4_MHC, -1, find(NULL, "counting"), 0 };
 	assert_int_equal(kset_overlays_reduce(bad, &n, &why), RC_KERNEL);
 	assert_int_equal(n, 1);
 	assert_int_equal(atomic_load(&find(NULL, "counting")->users), 0);
@@ -412,6 +496,9 @@ int main(void)
 		cmocka_unit_test(test_every_slot_is_ref),
 		cmocka_unit_test(test_overlay),
 		cmocka_unit_test(test_a_name_makes_the_same_set),
+		cmocka_unit_test(test_any_name_makes_the_same_set),
+		cmocka_unit_test(test_one_op_of_a_family),
+		cmocka_unit_test(test_what_may_stand_before_the_equals),
 		cmocka_unit_test(test_later_overlay_wins),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_reduced_to_what_counts),

@@ -49,6 +49,13 @@ static void test_quotes(void **state)
 		{ "line\nlevel=err", "\"line\\x0alevel=err\"" },
 		{ "\x1b[31m\x7f", "\"\\x1b[31m\\x7f\"" },
 		{ "gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f" },
+		{ "/v1/\xe6\xbc\xa2\xf0\x9f\x98\x80", "/v1/\xe6\xbc\xa2\xf0\x9f\x98\x80" },
+		/* A journal keeps a line that is no UTF-8 as a blob; a terminal obeys U+009B as it does ESC [. */
+		{ "/\xff\xfe", "\"/\\xff\\xfe\"" },
+		{ "\xe6\xbc", "\"\\xe6\\xbc\"" },
+		{ "\xc3(", "\"\\xc3(\"" },
+		{ "\xed\xa0\x80", "\"\\xed\\xa0\\x80\"" },
+		{ "\xc2\x9b" "31m\xc2\xa0", "\"\\xc2\\x9b31m\xc2\xa0\"" },
 	};
 
 	(void)state;

@@ -31,10 +31,19 @@ static int matmul(struct dsv4_exec *x, const struct dsv4_host *host, const struc
 	return 0;
 }
 
+static int experts(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_experts *a)
+{
+	(void)x;
+	(void)host;
+	(void)a;
+	return 0;
+}
+
 #define OPS(OP) \
 	OP(rms_norm, BOTH, ANY, EXACT, "fp32", norm) \
 	OP(linear, PREFILL, QUANT, ORDER, "fp32-split", matmul) \
-	OP(linear, DECODE, FLOAT, LOSSY, "bf16", matmul)
+	OP(linear, DECODE, FLOAT, LOSSY, "bf16", matmul) \
+	OP(moe_experts, BOTH, FP4, ORDER, "fp32", experts, PACKED)
 DSV4_PLUGIN("facts-test", "2.13.1", "", "", OPS, NULL, NULL, NULL)
 
 static struct plugin_facts read_own(void)
@@ -58,7 +67,7 @@ static void test_the_macro_s_facts_are_read(void **state)
 	assert_string_equal(f.name, "facts-test");
 	assert_string_equal(f.version, "2.13.1");
 	assert_string_equal(f.cpu, "");
-	assert_int_equal(f.n_op, 3);
+	assert_int_equal(f.n_op, 4);
 	assert_int_equal(f.op[0].op, DSV4_OP_rms_norm);
 	assert_int_equal(f.op[0].phases, DSV4_PHASES_BOTH);
 	assert_int_equal(f.op[0].wfmts, ~0u);
@@ -67,7 +76,9 @@ static void test_the_macro_s_facts_are_read(void **state)
 	assert_int_equal(f.op[1].numerics, DSV4_ORDER);
 	assert_string_equal(f.op[2].tag, "bf16");
 	assert_int_equal(f.op[2].phases, 1 << DSV4_DECODE);
-	assert_int_equal(plugin_facts_fit(&f, NULL), 0);
+	assert_int_equal(f.op[2].reads, DSV4_READS_NATIVE);
+	assert_int_equal(f.op[3].reads, DSV4_READS_PACKED);
+	assert_int_equal(plugin_facts_fit(&f, device_cpu(), NULL), 0);
 	assert_int_equal(plugin_facts_match(&f, &dsv4_plugin_descriptor, NULL), 0);
 }
 
@@ -122,12 +133,12 @@ static void test_every_field_of_the_descriptor_counts(void **state)
 
 static void test_every_field_of_every_row_counts(void **state)
 {
-	struct dsv4_op_entry op[3];
+	struct dsv4_op_entry op[4];
 	struct dsv4_plugin p = dsv4_plugin_descriptor;
 
 	(void)state;
 	p.op = op;
-	for (int row = 0; row < 3; row++) {
+	for (int row = 0; row < 4; row++) {
 #define LIE(field, value, what) \
 		memcpy(op, dsv4_entries, sizeof op); \
 		op[row].field = value; \
@@ -135,6 +146,7 @@ static void test_every_field_of_every_row_counts(void **state)
 		LIE(size, 0, "size");
 		LIE(op, DSV4_OP_attn, "op");
 		LIE(phases, 0, "phases");
+		LIE(reads, 2, "reads");
 		LIE(wfmts, 1u << 30, "weights");
 		LIE(numerics, 9, "numerics");
 		LIE(tag, "fp64", "tag");
@@ -150,7 +162,7 @@ static void unfit(const struct plugin_facts *f, enum plugin_refusal r)
 {
 	struct buf why = { 0 };
 
-	assert_int_equal(plugin_facts_fit(f, &why), RC_PLUGIN);
+	assert_int_equal(plugin_facts_fit(f, device_cpu(), &why), RC_PLUGIN);
 	assert_int_equal(plugin_refusal_find(buf_str(&why)), r);
 	buf_fini(&why);
 }
@@ -180,9 +192,9 @@ static void test_features_that_are_missing(void **state)
 	(void)state;
 #ifdef __x86_64__
 	strcpy(f.cpu, "fpu sse2");
-	assert_int_equal(plugin_facts_fit(&f, NULL), 0);
+	assert_int_equal(plugin_facts_fit(&f, device_cpu(), NULL), 0);
 	strcpy(f.cpu, "fpu sse2 warp9 fpu");
-	assert_int_equal(plugin_facts_fit(&f, &why), RC_PLUGIN);
+	assert_int_equal(plugin_facts_fit(&f, device_cpu(), &why), RC_PLUGIN);
 	assert_string_equal(buf_str(&why), "cpu-lacks: needs warp9");
 	strcpy(f.cpu, "fp"); /* part of a word */
 	unfit(&f, PLUGIN_REFUSED_cpu);
@@ -194,7 +206,7 @@ static void test_features_that_are_missing(void **state)
 #endif
 	strcpy(f.cpu, "");
 	strcpy(f.gpu, "sm_90");
-	unfit(&f, PLUGIN_REFUSED_cpu);
+	unfit(&f, PLUGIN_REFUSED_gpu);
 	buf_fini(&why);
 }
 
@@ -207,6 +219,8 @@ static void test_features_that_are_missing(void **state)
 #define OP_(op, phases, weights, numerics, tag) \
 	"{\"op\":\"" op "\",\"phases\":\"" phases "\",\"weights\":\"" weights "\",\"numerics\":\"" numerics \
 	"\",\"tag\":\"" tag "\"}"
+#define READS_(reads) \
+	"{\"op\":\"attn\",\"phases\":\"BOTH\",\"weights\":\"ANY\",\"numerics\":\"EXACT\",\"tag\":\"t\",\"reads\":\"" reads "\"}"
 #define O OP_("attn", "BOTH", "ANY", "EXACT", "t")
 #define M(text) DSV4_FACTS_BEGIN text DSV4_FACTS_END
 #define T32 "abcdefghijklmnopqrstuvwxyz012345"
@@ -237,7 +251,7 @@ static const struct {
 	{ M("[" O "," P "]"), "element 0" },
 	{ M("[[]," O "]"), "element 0" },
 	{ M("[" P ",[]]"), "an op" },
-	{ M("[" P "," P "]"), "an op" },
+	{ M("[" P "," P "]"), "op" },
 	{ M("[" P "," O ",7]"), "an op" },
 	{ M("[{\"abi\":\"1.0\"}," O "]"), "element 0" },
 	{ M("[" PLUGIN_("1", "s", "n", "1", "") "," O "]"), "abi" },
@@ -282,6 +296,8 @@ static const struct {
 	{ M("[" P "," OP_("attn", "BOTH", "ANY", "EXACT", "\\u00e9") "]"), "tag" },
 	{ M("[" P "," O "," OP_("attn", "BOTH", "ANY", "EXACT", "t\\\\") "]"), "tag" },
 	{ M("[" P ",{\"op\":\"attn\",\"phases\":\"BOTH\",\"weights\":\"ANY\",\"numerics\":\"EXACT\"}]"), "an op" },
+	{ M("[" P "," READS_("NATIVE") "," O "," READS_("PACKED") "]"), NULL },
+	{ M("[" P "," READS_("packed") "]"), "reads" },
 };
 
 static void test_hostile_texts(void **state)

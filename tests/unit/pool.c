@@ -4,6 +4,7 @@
 #include "engine/model/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,15 +24,24 @@ static void count(void *arg, int64_t begin, int64_t end)
 		seen[i]++;
 }
 
+static struct pool *pool_of(int threads, bool hot)
+{
+	struct pool *p;
+
+	assert_int_equal(pool_new(threads, &p), 0);
+	if (hot)
+		pool_hot(p, POOL_PIN_CPU);
+	return p;
+}
+
 static void test_every_index_once(void **state)
 {
 	static const int64_t sizes[] = { 0, 1, 2, 3, 7, 64, 999, N_MAX }, grains[] = { 0, 1, 3, 64, 5000 };
 
 	(void)state;
 	for (int threads = 1; threads <= 4; threads++) {
-		struct pool *p;
+		struct pool *p = pool_of(threads, threads % 2 == 0);
 
-		assert_int_equal(pool_new(threads, &p), 0);
 		assert_int_equal(pool_threads(p), threads);
 		assert_int_equal(pool_n_threads(pool_exec(p)), threads);
 		for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -47,20 +57,25 @@ static void test_every_index_once(void **state)
 	}
 }
 
-/* Jobs so short that workers wake when they are over. */
-static void test_many_short_jobs(void **state)
+/* Jobs so short that workers come when they are over, now watching for the next and now asleep. */
+static void many_short_jobs(struct pool *p)
 {
-	struct pool *p;
-
-	(void)state;
-	assert_int_equal(pool_new(3, &p), 0);
 	for (int i = 0; i < 5000; i++) {
 		unsigned char seen[8] = { 0 };
 
 		pool_parallel_for(pool_exec(p), 8, 1, count, seen);
 		assert_memory_equal(seen, ((unsigned char[8]){ 1, 1, 1, 1, 1, 1, 1, 1 }), 8);
+		if (i % 500 == 0)
+			usleep(200);
 	}
 	pool_free(&p);
+}
+
+static void test_many_short_jobs(void **state)
+{
+	(void)state;
+	many_short_jobs(pool_of(3, false));
+	many_short_jobs(pool_of(2, true));
 }
 
 static pthread_t caller;
@@ -75,13 +90,8 @@ static void count_slowly(void *arg, int64_t begin, int64_t end)
 	count(arg, begin, end);
 }
 
-static void test_waits_for_slow_slices(void **state)
+static void slow_slices(struct pool *p)
 {
-	struct pool *p;
-
-	(void)state;
-	caller = pthread_self();
-	assert_int_equal(pool_new(2, &p), 0);
 	for (int i = 0; i < 20; i++) {
 		unsigned char seen[8] = { 0 };
 
@@ -89,6 +99,36 @@ static void test_waits_for_slow_slices(void **state)
 		assert_memory_equal(seen, ((unsigned char[8]){ 1, 1, 1, 1, 1, 1, 1, 1 }), 8);
 	}
 	pool_free(&p);
+}
+
+static void test_waits_for_slow_slices(void **state)
+{
+	(void)state;
+	caller = pthread_self();
+	slow_slices(pool_of(2, false));
+	slow_slices(pool_of(2, true));
+}
+
+/* Places are asked for only where there are CPUs enough; the mask is as it was but for `cpu`. */
+static void test_places(void **state)
+{
+	cpu_set_t before, after;
+	struct pool *p;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+	for (int more = 0; more < 2; more++) {
+		assert_int_equal(pool_new(CPU_COUNT(&before) + more, &p), 0);
+		pool_hot(p, more ? POOL_PIN_CPU : POOL_PIN_NO);
+		assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+		assert_true(CPU_EQUAL(&before, &after));
+		pool_free(&p);
+	}
+	p = pool_of(CPU_COUNT(&before), true);
+	assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+	assert_int_equal(CPU_COUNT(&after), 1);
+	pool_free(&p);
+	assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 static void test_scratch(void **state)
@@ -140,6 +180,7 @@ int main(void)
 		cmocka_unit_test(test_every_index_once),
 		cmocka_unit_test(test_many_short_jobs),
 		cmocka_unit_test(test_waits_for_slow_slices),
+		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_scratch),
 		cmocka_unit_test(test_scratch_settles),
 	};

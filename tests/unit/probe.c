@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * probe.c - the probes against scripted servers: a sound one passes, each fault is caught.
  * Threads: one. Locks: none. */
-#include "ctl/probe.h"
-#include "ctl/probe_text.h"
+#include "ctl/probe/probe.h"
 #include "engine/base/rc.h"
 
 #include <setjmp.h>
@@ -13,11 +12,11 @@
 
 #include <cmocka.h>
 
-enum server { SOUND, FORGETS, LOOPS_WORD, LOOPS_LINE, LOOPS_SLOWLY, ANSWERS_WHILE_THINKING, IS_DOWN };
+enum server { SOUND, FORGETS, SAYS_CHINESE, LOOPS_WORD, LOOPS_LINE, LOOPS_SLOWLY, ANSWERS_WHILE_THINKING, IS_DOWN };
 
 struct peer {
 	enum server kind;
-	int asked;
+	int asked, max_tokens;
 	size_t streamed;
 };
 
@@ -87,6 +86,9 @@ static void answer(struct peer *p, json_t *body, struct buf *out)
 		write_article(p->kind, out);
 	else if (p->kind == FORGETS)
 		buf_adds(out, "This is the very first message.");
+	else if (p->kind == SAYS_CHINESE)
+		for (int i = 0; i < 200; i++)
+			buf_adds(out, i ? "\u6211" : "x"); /* cut after 80 or 120 bytes */
 	else
 		look_back(body, out);
 }
@@ -98,6 +100,7 @@ static int chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, 
 	bool thinking = p->kind == ANSWERS_WHILE_THINKING;
 
 	p->asked++;
+	p->max_tokens = (int)json_integer_value(json_object_get(body, "max_tokens"));
 	if (p->kind == IS_DOWN)
 		return buf_why(why, RC_BUSY, "queue full");
 	answer(p, body, &out);
@@ -114,6 +117,18 @@ static int chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, 
 	return 0;
 }
 
+/* Metrics have those figures alone that probe.def names. */
+static void expect_declared(const char *probe, const struct probe_result *r)
+{
+	const char *figure;
+	json_t *v;
+	bool many;
+
+	json_object_foreach(r->figures, figure, v)
+		if (!probe_figure_declared(probe, figure, &many))
+			fail_msg("probe.def does not tell of figure %s of %s", figure, probe);
+}
+
 /* Runs a probe against a kind of server; checks the verdict. */
 static void expect(const char *probe, enum server kind, enum probe_verdict verdict)
 {
@@ -126,6 +141,7 @@ static void expect(const char *probe, enum server kind, enum probe_verdict verdi
 	if (r.verdict != verdict)
 		fail_msg("%s: %s instead of %s: %s", probe, probe_verdict_name(r.verdict), probe_verdict_name(verdict),
 			 buf_str(&r.why));
+	expect_declared(probe, &r);
 	if (kind != IS_DOWN)
 		assert_int_equal((int)json_array_size(r.requests), p.asked);
 	probe_result_fini(&r);
@@ -166,6 +182,27 @@ static void an_answer_left_in_the_reasoning_fails_recall(void **state)
 	expect("recall", ANSWERS_WHILE_THINKING, PROBE_FAIL);
 }
 
+/* What was quoted of the answer ended within a character, and the reply had no results. */
+static void a_verdict_that_quotes_half_a_character_is_still_told(void **state)
+{
+	static const char *const probes[] = { "recall", "continuation", "needle" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof probes / sizeof *probes; i++) {
+		struct peer p = { .kind = SAYS_CHINESE };
+		struct probe_peer peer = { .chat = chat, .arg = &p, .context = 4096 };
+		struct probe_result r;
+		json_t *told;
+
+		assert_int_equal(probe_run(probes[i], NULL, &peer, &r, NULL), 0);
+		assert_int_equal(r.verdict, PROBE_FAIL);
+		told = probe_result_json(probes[i], &r, 1);
+		assert_non_null(told);
+		json_decref(told);
+		probe_result_fini(&r);
+	}
+}
+
 static void a_server_that_is_down_is_inconclusive(void **state)
 {
 	(void)state;
@@ -191,25 +228,125 @@ static void options_are_checked_by_name_and_type(void **state)
 	assert_int_equal(probe_option_set("needle", "sizes", "", o, &why), RC_INVALID);
 	assert_int_equal(probe_option_set("needle", "sizes", "999999999", o, &why), RC_INVALID);
 	assert_string_equal(buf_str(&why), "option sizes of probe needle: \"999999999\" is not 1 to 16 whole numbers "
-					   "from 0 to 100000000 with commas between");
+					   "from 64 to 100000000 with commas between");
 	assert_int_equal(probe_option_set("needle", "sizes", "100,200", o, &why), 0);
 	assert_int_equal((int)json_array_size(json_object_get(o, "sizes")), 2);
 	json_decref(o);
 	buf_fini(&why);
 }
 
-static void text_figures(void **state)
+/* They were verdicts, passing ones among them. */
+static void a_value_that_no_probe_can_use_is_refused_with_its_bounds(void **state)
 {
-	struct probe_text t;
-	static const char text[] = "a a a b\n---\n---\nsame\nx\nsame\nsame";
+	static const char *const bad[][4] = {
+		{ "needle", "sizes", "0", "from 64 to" },           { "needle", "depths", "10,101", "from 0 to 100 " },
+		{ "longgen", "maxrun_fail", "0", "from 1 to" },     { "longgen", "gzip_fail", "2", "from 0 to 1" },
+		{ "recall", "facts", "7", "from 1 to 6" },          { "recall", "facts", "0", "from 1 to 6" },
+		{ "recall", "turns", "1001", "from 0 to 1000" },    { "abort", "drops", "65", "from 1 to 64" },
+		{ "api", "patience", "0", "from 1 to 86400" },      { "longgen", "temperature", "nan", "from 0 to 2" },
+	};
+	json_t *o = json_object();
 
 	(void)state;
-	probe_text_measure(text, strlen(text), &t);
-	assert_int_equal(t.maxrun, 3);
-	assert_int_equal(t.maxline, 3); /* rules such as --- do not count */
-	assert_int_equal(t.lines, 5);
-	probe_text_measure("", 0, &t);
-	assert_int_equal(t.maxrun + t.maxline + t.words, 0);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		struct buf why = { 0 };
+
+		assert_int_equal(probe_option_set(bad[i][0], bad[i][1], bad[i][2], o, &why), RC_INVALID);
+		if (!strstr(buf_str(&why), bad[i][3]) || !strstr(buf_str(&why), bad[i][1]))
+			fail_msg("%s %s: %s", bad[i][0], bad[i][1], buf_str(&why));
+		buf_fini(&why);
+	}
+	assert_int_equal((int)json_object_size(o), 0);
+	json_decref(o);
+}
+
+/* Tokens that longgen asks for with these options: one text per option, "name=value". */
+static int asked_for(const char *const *given)
+{
+	struct peer p = { .kind = SOUND };
+	struct probe_peer peer = { .chat = chat, .arg = &p, .context = 4096 };
+	struct probe_result r;
+	json_t *options = json_object();
+
+	for (; *given; given++) {
+		char *name = strdup(*given), *value = strchr(name, '=');
+
+		*value++ = '\0';
+		assert_int_equal(probe_option_set("longgen", name, value, options, NULL), 0);
+		free(name);
+	}
+	assert_int_equal(probe_run("longgen", options, &peer, &r, NULL), 0);
+	probe_result_fini(&r);
+	json_decref(options);
+	return p.max_tokens;
+}
+#define ASKED_FOR(...) asked_for((const char *const[]){ __VA_ARGS__, NULL })
+
+/* As probe list tells it. */
+static int told(const char *column)
+{
+	json_t *list = probe_list(), *p, *o;
+	size_t i, k;
+	int n = -1;
+
+	json_array_foreach(list, i, p)
+		json_array_foreach(json_object_get(p, "options"), k, o)
+			if (!strcmp(json_string_value(json_object_get(p, "name")), "longgen") &&
+			    !strcmp(json_string_value(json_object_get(o, "name")), "max_tokens"))
+				n = atoi(json_string_value(json_object_get(o, column)));
+	json_decref(list);
+	return n;
+}
+
+static void quick_takes_the_place_of_defaults_and_of_nothing_else(void **state)
+{
+	int usual = told("default"), quick = told("quick");
+
+	(void)state;
+	assert_true(0 < quick && quick < usual);
+	assert_int_equal(ASKED_FOR("seed=1"), usual);
+	assert_int_equal(ASKED_FOR("quick=0"), usual);
+	assert_int_equal(ASKED_FOR("quick=1"), quick);
+	assert_int_equal(ASKED_FOR("quick=1", "max_tokens=77"), 77);
+	assert_int_equal(ASKED_FOR("max_tokens=77", "quick=1"), 77);
+	assert_int_equal(probe_option_set("longgen", "quick", "2", NULL, NULL), RC_INVALID);
+}
+
+/* The names that a list means, in one text. */
+static void expect_names(json_t *said, const char *names)
+{
+	struct buf got = { 0 };
+	json_t *list, *v;
+	size_t i;
+
+	assert_int_equal(probe_names(said, &list, NULL), 0);
+	json_array_foreach(list, i, v)
+		buf_printf(&got, "%s%s", i ? " " : "", json_string_value(v));
+	assert_string_equal(buf_str(&got), names);
+	buf_fini(&got);
+	json_decref(list);
+	json_decref(said);
+}
+
+static void all_is_every_probe_and_each_runs_once(void **state)
+{
+	json_t *unknown = json_pack("[s, s]", "recall", "no"), *list = probe_list(), *p, *none;
+	struct buf every = { 0 }, why = { 0 };
+	size_t i;
+
+	(void)state;
+	json_array_foreach(list, i, p)
+		buf_printf(&every, "%s%s", i ? " " : "", json_string_value(json_object_get(p, "name")));
+	expect_names(json_pack("[s]", "all"), buf_str(&every));
+	expect_names(json_pack("[s, s]", "recall", "all"), buf_str(&every)); /* recall is the first row */
+	expect_names(json_pack("[s, s, s]", "needle", "recall", "needle"), "needle recall");
+	assert_int_equal(probe_names(unknown, &none, &why), RC_NOT_FOUND);
+	assert_string_equal(buf_str(&why), "no probe named 'no'");
+	assert_false(probe_exists(PROBE_ALL));
+	json_decref(unknown);
+	json_decref(list);
+	buf_fini(&every);
+	buf_fini(&why);
 }
 
 int main(void)
@@ -219,9 +356,12 @@ int main(void)
 		cmocka_unit_test(forgetting_is_a_failure),
 		cmocka_unit_test(repetition_is_a_failure),
 		cmocka_unit_test(an_answer_left_in_the_reasoning_fails_recall),
+		cmocka_unit_test(a_verdict_that_quotes_half_a_character_is_still_told),
 		cmocka_unit_test(a_server_that_is_down_is_inconclusive),
 		cmocka_unit_test(options_are_checked_by_name_and_type),
-		cmocka_unit_test(text_figures),
+		cmocka_unit_test(a_value_that_no_probe_can_use_is_refused_with_its_bounds),
+		cmocka_unit_test(quick_takes_the_place_of_defaults_and_of_nothing_else),
+		cmocka_unit_test(all_is_every_probe_and_each_runs_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,7 @@ static int answered(struct ring *g, const char *id, const char *label, int hms, 
 	must(tokenizer_encode(tokenizer, text.data, text.len, false, &out) >= 0);
 	token_ids_add(&out, tokenizer_added(tokenizer, "</think>"));
 	for (int i = 0; i < out.n; i++)
-		record_token(r, out.id[i], "", 0, &u);
+		record_token(r, &(struct record_token){ out.id[i], "", 0, 0 }, &u);
 	for (char *c = strtok_r(list, " ", &save); c; c = strtok_r(NULL, " ", &save))
 		record_call(r, c);
 	ring_put(g, r);

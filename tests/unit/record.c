@@ -66,21 +66,25 @@ static void a_record_holds_prompt_and_output(void **state)
 	struct gen_usage u = { .prompt_tokens = 2, .completion_tokens = 2 };
 	struct record_view v;
 	struct buf b = { 0 };
+	uint64_t *digest;
 	int32_t *ids;
 	int n_prompt;
 
 	(void)state;
 	record_admitted(r);
-	record_token(r, 7, "\xc3", 1, &u);
+	record_token(r, &(struct record_token){ 7, "\xc3", 1, 70 }, &u);
 	record_output(r, &b);
 	assert_string_equal(buf_str(&b), ""); /* half a character is not shown */
-	record_token(r, 8, "\xa9!", 2, &u);
+	record_token(r, &(struct record_token){ 8, "\xa9!", 2, 80 }, &u);
 	record_output(r, &b);
 	assert_string_equal(buf_str(&b), "\xc3\xa9!");
 	assert_int_equal(record_tokens(r, &ids, &n_prompt), 4);
 	assert_int_equal(n_prompt, 2);
 	assert_int_equal(ids[3], 8);
 	free(ids);
+	assert_int_equal(record_digests(r, &digest), 2);
+	assert_true(digest[0] == 70 && digest[1] == 80);
+	free(digest);
 	record_finished(r, GEN_LENGTH, 0, "max_tokens");
 	record_view(r, &v);
 	assert_int_equal(v.finish, GEN_LENGTH);

@@ -8,11 +8,13 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #define DRAWS 4000
+#define LARGE 3001
 
 static struct gen_sampling sampler_neutral(void)
 {
@@ -86,6 +88,14 @@ static void greedy_takes_the_largest_and_the_lower_of_equals(void **state)
 	(void)state;
 	set.temperature = 0;
 	assert_int_equal(sampler_nth(&set, logits, 5, -1, 1), 1);
+	for (int i = 0; i < 19; i++) {
+		float many[19] = { 0 };
+
+		many[i] = many[18] = 1;
+		assert_int_equal(sampler_nth(&set, many, 19, -1, 1), i);
+		many[i] = many[18] = -1;
+		assert_int_equal(sampler_nth(&set, many, 19, -1, 1), i == 0);
+	}
 }
 
 static void temperature_gives_the_softmax(void **state)
@@ -140,6 +150,78 @@ static void filters_keep_what_they_should(void **state)
 	set.top_k = 99; /* more than there are */
 	sampler_histogram(&set, logits, 4, n);
 	assert_true(n[3] > 0);
+}
+
+struct sampler_naive {
+	double weight;
+	int32_t token;
+};
+
+static int sampler_naive_order(const void *a, const void *b)
+{
+	const struct sampler_naive *x = a, *y = b;
+
+	return x->weight > y->weight ? -1 : x->weight < y->weight ? 1 : x->token - y->token;
+}
+
+/* What sampler.h says, by sorting everything. */
+static int32_t sampler_naive(const struct gen_sampling *set, const float *logits, int n, double u)
+{
+	struct sampler_naive c[LARGE];
+	double max = -1000, total = 0, sum = 0, at = 0;
+	int i, k = set->top_k > 0 && set->top_k < n ? set->top_k : n, kept;
+
+	for (i = 0; i < n; i++)
+		max = fmax(max, (double)logits[i]);
+	for (i = 0; i < n; i++)
+		c[i] = (struct sampler_naive){ exp(((double)logits[i] - max) / (double)set->temperature), i };
+	qsort(c, (size_t)n, sizeof *c, sampler_naive_order);
+	for (i = 0; i < k; i++)
+		total += c[i].weight;
+	for (kept = 0; kept < k && c[kept].weight >= (double)set->min_p; kept++) {
+		if (kept && set->top_p < 1 && sum >= (double)set->top_p * total)
+			break;
+		sum += c[kept].weight;
+	}
+	for (i = 0; i < kept - 1; i++) {
+		at += c[i].weight;
+		if (at > u * sum)
+			break;
+	}
+	return c[i].token;
+}
+
+/* Only a few of many candidates get sorted; that must not show. Every 64th logit is the same, so that there are ties. */
+static void filters_do_as_if_everything_was_sorted(void **state)
+{
+	static const struct gen_sampling filter[] = {
+		{ .top_k = 1, .top_p = 1 }, { .top_k = 40, .top_p = 1 }, { .top_k = 40, .top_p = 0.5f },
+		{ .top_k = 2000, .top_p = 0.99f, .min_p = 0.01f }, { .top_p = 0.9f }, { .top_p = 0.999f, .min_p = 1e-4f },
+		{ .top_p = 1, .min_p = 0.05f }, { .top_p = 1, .min_p = 1e-30f }, { .top_k = LARGE, .top_p = 0.8f },
+	};
+	struct sampler_work *w;
+	static float logits[LARGE];
+
+	(void)state;
+	assert_int_equal(sampler_work_new(LARGE, &w), 0);
+	for (unsigned f = 0; f < 4 * sizeof filter / sizeof *filter; f++) {
+		struct gen_sampling set = filter[f / 4];
+		struct sampler *s;
+		struct sampler_choice c;
+
+		set.temperature = (float[]){ 0.05f, 0.7f, 1, 3 }[f % 4];
+		set.repetition_penalty = 1;
+		set.seed = 11;
+		assert_int_equal(sampler_new(&set, LARGE, &s), 0);
+		for (int i = 0; i < 50; i++) {
+			for (int k = 0; k < LARGE; k++)
+				logits[k] = k % 64 ? (float)(20 * rng_uniform((uint64_t)i, (uint64_t)k)) : 19;
+			assert_int_equal(sampler_pick(s, w, logits, NULL, (uint64_t)i, &c, NULL), 0);
+			assert_int_equal(c.token, sampler_naive(&set, logits, LARGE, rng_uniform(11, (uint64_t)i)));
+		}
+		sampler_free(&s);
+	}
+	sampler_work_free(&w);
 }
 
 static void penalties_count_what_was_seen(void **state)
@@ -339,6 +421,7 @@ int main(void)
 		cmocka_unit_test(greedy_takes_the_largest_and_the_lower_of_equals),
 		cmocka_unit_test(temperature_gives_the_softmax),
 		cmocka_unit_test(filters_keep_what_they_should),
+		cmocka_unit_test(filters_do_as_if_everything_was_sorted),
 		cmocka_unit_test(penalties_count_what_was_seen),
 		cmocka_unit_test(bias_moves_a_token),
 		cmocka_unit_test(seed_decides_alone),

@@ -13,6 +13,26 @@
 
 /* ---- validating ---- */
 
+/* Are they the same value? 1 and 1.0 are. */
+static bool kit_same(json_t *a, json_t *b)
+{
+	json_t *one;
+	const char *key;
+	bool same;
+	size_t i;
+
+	if (json_is_number(a) && json_is_number(b))
+		return json_number_value(a) == json_number_value(b);
+	if (json_typeof(a) != json_typeof(b) || (!json_is_array(a) && !json_is_object(a)))
+		return json_equal(a, b);
+	same = json_array_size(a) == json_array_size(b) && json_object_size(a) == json_object_size(b);
+	json_array_foreach(a, i, one)
+		same = same && kit_same(one, json_array_get(b, i));
+	json_object_foreach(a, key, one)
+		same = same && json_object_get(b, key) && kit_same(one, json_object_get(b, key));
+	return same;
+}
+
 static bool kit_type_is(const char *type, const json_t *v)
 {
 	if (strcmp(type, "integer") == 0)
@@ -70,6 +90,35 @@ static double kit_number(json_t *schema, const char *key, double other)
 	return v ? json_number_value(v) : other;
 }
 
+static bool kit_names(json_t *root, json_t *schema, json_t *value)
+{
+	json_t *patterns = json_object_get(schema, "patternProperties"), *names = json_object_get(schema, "propertyNames");
+	double n = (double)json_object_size(value);
+	const char *name, *pattern;
+	json_t *member, *its, *string;
+	bool fits = n >= kit_number(schema, "minProperties", 0) && n <= kit_number(schema, "maxProperties", INFINITY);
+
+	json_object_foreach(value, name, member) {
+		string = json_string(name);
+		fits &= !names || schemakit_valid(root, names, string);
+		json_decref(string);
+		json_object_foreach(patterns, pattern, its)
+			fits &= !kit_matches(pattern, name) || schemakit_valid(root, its, member);
+	}
+	return fits;
+}
+
+static bool kit_has_pattern(json_t *schema, const char *name)
+{
+	const char *pattern;
+	json_t *its;
+
+	json_object_foreach(json_object_get(schema, "patternProperties"), pattern, its)
+		if (kit_matches(pattern, name))
+			return true;
+	return false;
+}
+
 static bool kit_object(json_t *root, json_t *schema, json_t *value)
 {
 	json_t *properties = json_object_get(schema, "properties"),
@@ -83,18 +132,18 @@ static bool kit_object(json_t *root, json_t *schema, json_t *value)
 			return false;
 	json_object_foreach(value, key, member) {
 		its = json_object_get(properties, key);
-		its = its ? its : more;
+		its = its || kit_has_pattern(schema, key) ? its : more;
 		if (its && !schemakit_valid(root, its, member))
 			return false;
 	}
-	return true;
+	return kit_names(root, schema, value);
 }
 
 static bool kit_array(json_t *root, json_t *schema, json_t *value)
 {
 	json_t *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items"), *one, *its;
 	double n = (double)json_array_size(value);
-	size_t i;
+	size_t i, k;
 
 	if (n < kit_number(schema, "minItems", 0) || n > kit_number(schema, "maxItems", INFINITY))
 		return false;
@@ -102,8 +151,18 @@ static bool kit_array(json_t *root, json_t *schema, json_t *value)
 		its = i < json_array_size(prefix) ? json_array_get(prefix, i) : items;
 		if (its && !schemakit_valid(root, its, one))
 			return false;
+		for (k = 0; k < i && json_is_true(json_object_get(schema, "uniqueItems")); k++)
+			if (kit_same(json_array_get(value, k), one))
+				return false;
 	}
 	return true;
+}
+
+static bool kit_multiple(double x, double of)
+{
+	double n = x / of;
+
+	return fabs(n - round(n)) <= 1e-9 * fmax(1, fabs(n));
 }
 
 static bool kit_scalar(json_t *schema, json_t *value)
@@ -113,7 +172,8 @@ static bool kit_scalar(json_t *schema, json_t *value)
 	if (json_is_number(value))
 		return x >= kit_number(schema, "minimum", -INFINITY) && x <= kit_number(schema, "maximum", INFINITY) &&
 		       x > kit_number(schema, "exclusiveMinimum", -INFINITY) &&
-		       x < kit_number(schema, "exclusiveMaximum", INFINITY);
+		       x < kit_number(schema, "exclusiveMaximum", INFINITY) &&
+		       kit_multiple(x, kit_number(schema, "multipleOf", x == 0 ? 1 : x));
 	if (!json_is_string(value))
 		return true;
 	n = (double)kit_length(json_string_value(value));
@@ -141,7 +201,7 @@ static bool kit_listed(json_t *values, json_t *value)
 	size_t i;
 
 	json_array_foreach(values, i, one)
-		any |= json_equal(one, value);
+		any |= kit_same(one, value);
 	return any;
 }
 
@@ -168,7 +228,7 @@ bool schemakit_valid(json_t *root, json_t *schema, json_t *value)
 	if ((type && !kit_type(type, value)) || !kit_listed(json_object_get(schema, "enum"), value) ||
 	    !kit_any_of(root, json_object_get(schema, "anyOf"), value))
 		return false;
-	if (json_object_get(schema, "const") && !json_equal(json_object_get(schema, "const"), value))
+	if (json_object_get(schema, "const") && !kit_same(json_object_get(schema, "const"), value))
 		return false;
 	if (json_is_object(value))
 		return kit_object(root, schema, value);
@@ -191,6 +251,11 @@ static const char *const kit_leaves[] = {
 	"{'type':'integer','exclusiveMinimum':5,'exclusiveMaximum':8}", "{'type':'number','minimum':0,'maximum':1}",
 	"{'type':'number','exclusiveMinimum':-2.5,'maximum':10.25}", "{'type':'number','maximum':-3}",
 	"{'type':'array','items':{'type':'integer'},'maxItems':3}", "{'type':'array','maxItems':2,'minItems':1}",
+	"{'type':'integer','multipleOf':7,'minimum':-50,'maximum':1000}", "{'type':'number','multipleOf':0.25}",
+	"{'type':'number','exclusiveMinimum':1e-7,'maximum':1e-3}", "{'type':'number','multipleOf':0.6,'minimum':-1.5}",
+	"{'type':'object','patternProperties':{'^[a-z]+$':{'type':'integer'}},'maxProperties':2}",
+	"{'type':'object','propertyNames':{'enum':['p','q']},'additionalProperties':{'type':'boolean'},'minProperties':1}",
+	"{'type':'array','uniqueItems':true,'items':{'enum':['a','b',1]},'minItems':1}",
 	"{'$ref':'#/$defs/leaf'}", "{}", "true", "{'type':'string','enum':['é\\\\','a\\tb','<']}",
 };
 

@@ -89,11 +89,11 @@ static void step(struct sequence *s, int n)
 	int64_t pos = sequence_pos(s);
 
 	/* a step that fails after it wrote more than the one that succeeds */
-	assert_int_equal(sequence_reserve(s, 2 * n + 3), 0);
+	assert_int_equal(sequence_reserve(s, 2 * n + 3, queue_new(device_cpu(), NULL)), 0);
 	fill(s, pos, 2 * n + 3, -1);
 	fill_rows(s, pos, 2 * n + 3, -1);
 	check(s);
-	assert_int_equal(sequence_reserve(s, n), 0);
+	assert_int_equal(sequence_reserve(s, n, queue_new(device_cpu(), NULL)), 0);
 	fill(s, pos, n, 1);
 	fill_rows(s, pos, n, 1);
 	sequence_commit(s, n);
@@ -109,7 +109,7 @@ static void test_keeps_what_is_needed(void **state)
 
 		assert_int_equal(sequence_new(&layout, &s), 0);
 		while (sequence_pos(s) < 700) {
-			assert_int_equal(sequence_reserve(s, 1), 0);
+			assert_int_equal(sequence_reserve(s, 1, queue_new(device_cpu(), NULL)), 0);
 			check(s);
 			step(s, cuts[i]);
 		}
@@ -126,7 +126,7 @@ static void test_group_before_the_first(void **state)
 
 	(void)state;
 	assert_int_equal(sequence_new(&layout, &s), 0);
-	assert_int_equal(sequence_reserve(s, 1), 0);
+	assert_int_equal(sequence_reserve(s, 1, queue_new(device_cpu(), NULL)), 0);
 	assert_memory_equal(sequence_tail(s, 1, SEQUENCE_KV, -4), zero, sizeof zero);
 	sequence_free(&s);
 }
@@ -158,7 +158,7 @@ static void test_mtp_has_its_own_position(void **state)
 	(void)state;
 	assert_int_equal(sequence_new(&layout, &s), 0);
 	for (int64_t p = 0; p < 100; p++) {
-		assert_int_equal(sequence_mtp_reserve(s, 1), 0);
+		assert_int_equal(sequence_mtp_reserve(s, 1, queue_new(device_cpu(), NULL)), 0);
 		for (int64_t q = p > 9 ? p - 9 : 0; q < p; q++)
 			assert_true(sequence_tail(s, 3, SEQUENCE_WINDOW, q)[0] == mark(3, 0, q));
 		sequence_tail(s, 3, SEQUENCE_WINDOW, p)[0] = mark(3, 0, p);

@@ -168,9 +168,9 @@ static void test_after_a_failed_step(void **state)
 	go_on(f, s, 2 * SEQUENCE_BLOCK + 5, 300, &x, "from the start");
 	sequence_free(&s);
 	s = tinykit_sequence(&f->kit);
-	assert_int_equal(sequence_reserve(s, 500), 0);
+	assert_int_equal(sequence_reserve(s, 500, queue_new(device_cpu(), NULL)), 0);
 	assert_int_equal(sequence_resume(s, f->block, f->state[1]), 0);
-	assert_int_equal(sequence_reserve(s, 700), 0);
+	assert_int_equal(sequence_reserve(s, 700, queue_new(device_cpu(), NULL)), 0);
 	assert_int_equal(tinykit_step(&f->kit, f->kit.ref, &f->kit.native, s, bad, 2, 0, NULL), RC_INVALID);
 	go_on(f, s, 2 * SEQUENCE_BLOCK + AFTER, 10, &x, "after a failed step");
 	sequence_free(&s);

@@ -166,6 +166,26 @@ static void files_are_replaced_as_one(void **state)
 	state_close(&s, true);
 }
 
+static void what_is_set_aside_can_be_looked_at(void **state)
+{
+	struct state *s = opened();
+	struct buf why = { 0 }, text = { 0 };
+
+	(void)state;
+	assert_int_equal(state_set_aside(s, "y", &why), -ENOENT);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(state_write(s, "y", i ? "new" : "old", 3, NULL), 0);
+		assert_int_equal(state_set_aside(s, "y", NULL), 0);
+		assert_int_equal(state_read(s, "y", &text, NULL), -ENOENT);
+	}
+	assert_int_equal(state_read(s, "y.bad", &text, NULL), 0);
+	assert_string_equal(buf_str(&text), "new");
+	assert_int_equal(unlink(in("y.bad")), 0);
+	buf_fini(&text);
+	buf_fini(&why);
+	state_close(&s, true);
+}
+
 static void without_a_directory(void **state)
 {
 	struct state *s = NULL;
@@ -208,6 +228,7 @@ int main(void)
 		cmocka_unit_test(one_daemon_at_a_time),
 		cmocka_unit_test(copies_of_plugins_are_ours_alone),
 		cmocka_unit_test(files_are_replaced_as_one),
+		cmocka_unit_test(what_is_set_aside_can_be_looked_at),
 		cmocka_unit_test(without_a_directory),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * trial.c - tests of the trial child: each fixture's fault ends in its name, and the parent is unharmed.
  * Threads: one; the children have their own. Locks: none. */
-#include "daemon/trial.h"
-#include "daemon/trial_shape.h"
+#include "daemon/kernels/trial.h"
+#include "daemon/kernels/trial_shape.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
@@ -104,6 +104,7 @@ static const struct {
 	{ "newer-minor.so", PLUGIN_REFUSED_minor, "ABI" },
 	{ "bad-signature.so", PLUGIN_REFUSED_signature, DSV4_BUILD_SIGNATURE },
 	{ "needs-cpu.so", PLUGIN_REFUSED_cpu, "needs" },
+	{ "needs-gpu.so", PLUGIN_REFUSED_gpu, "needs" },
 	{ "undefined.so", PLUGIN_REFUSED_map, "undefined symbol" },
 	{ "no-symbol.so", PLUGIN_REFUSED_no_symbol, DSV4_PLUGIN_SYMBOL },
 	{ "facts-lie-name.so", PLUGIN_REFUSED_facts_lie, "name" },

@@ -197,6 +197,7 @@ static const struct {
 	{ "request show -- --id", "{\"id\":\"--id\"}", NULL },
 	{ "probe run a b --max-tokens 3 --sizes=1,2",
 	  "{\"names\":[\"a\",\"b\"],\"options\":{\"max_tokens\":\"3\",\"sizes\":\"1,2\"}}", NULL },
+	{ "probe run a --quick --max-tokens 3", "{\"names\":[\"a\"],\"quick\":true,\"options\":{\"max_tokens\":\"3\"}}", NULL },
 	{ "probe run a --x", NULL, "--x needs a value" },
 	{ "probe run needle --sizes", NULL, "--sizes needs a value" },
 	{ "shadow start mhc-bf16 --share=0.25", "{\"set\": \"mhc-bf16\", \"share\": 0.25}", NULL },

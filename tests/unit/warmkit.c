@@ -5,6 +5,7 @@
 
 #include "tests/unit/plugkit.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ static struct plugkit warm_plugin;
 
 static void warm_map(void)
 {
-	if (!warm_plugin.handle && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+	if (!warm_plugin.handle && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	    __builtin_cpu_supports("f16c"))
 		plugkit_init(&warm_plugin, "avx2");
 }
 
@@ -26,12 +28,22 @@ struct kset *warm_kset(const struct kset_overlay *ov, int n)
 	int m = 0;
 
 	for (; warm_plugin.handle && m < DSV4_N_FAMILY; m++)
-		all[m] = (struct kset_overlay){ (enum dsv4_family)m, -1, &warm_plugin.provider };
+		all[m] = (struct kset_overlay){ (enum dsv4_family)m, -1, &warm_plugin.provider, 0 };
 	for (int i = 0; i < n; i++)
 		all[m++] = ov[i];
 	if (kset_build(all, m, &ks, &why))
 		fail_msg("%s", buf_str(&why));
 	return ks;
+}
+
+void warm_use(struct engine *e, enum dsv4_family family, struct provider *p)
+{
+	const struct kset_overlay ov = { .family = family, .phase = -1, .provider = p };
+	struct kset *ks = warm_kset(&ov, 1);
+	struct buf why = { 0 };
+
+	if (engine_activate(e, &ks, NULL, false, &why))
+		fail_msg("%s", buf_str(&why));
 }
 
 struct engine *warm_open(const struct engine_options *with)
@@ -106,6 +118,37 @@ static void warm_record(struct engine *e, const char *id, struct warm_answer *a)
 	memcpy(a->token, ids + n_prompt, (size_t)a->n * sizeof *ids);
 	free(ids);
 	record_unref(&r);
+}
+
+void warm_gate_rest(void *arg)
+{
+	struct warm_gate *gate = arg;
+
+	atomic_store(&gate->reached, true);
+	while (!atomic_load(&gate->open))
+		sched_yield();
+}
+
+void warm_gate_reached(struct warm_gate *gate)
+{
+	while (!atomic_load(&gate->reached))
+		sched_yield();
+}
+
+void warm_gate_open(struct warm_gate *gate)
+{
+	atomic_store(&gate->open, true);
+}
+
+struct generation *warm_hold(struct engine *e, struct generation_spec s, struct warm_gate *gate)
+{
+	struct generation *g;
+
+	s.notify = warm_gate_rest;
+	s.arg = gate;
+	g = warm_submit(e, &s);
+	warm_gate_reached(gate);
+	return g;
 }
 
 struct warm_answer warm_read(struct engine *e, struct generation **g)

@@ -9,6 +9,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,12 +41,25 @@ struct engine *warm_open(const struct engine_options *with);
 /* These over avx2's kernels, which have ref's bits in a small part of its time, or over ref where the CPU lacks them.
  * After the first warm_open(). */
 struct kset *warm_kset(const struct kset_overlay *ov, int n);
+/* From now on a family's ops are those of `p`, as far as it has them. */
+void warm_use(struct engine *e, enum dsv4_family family, struct provider *p);
 /* n more tokens, the same for the same seed. */
 void warm_grow(struct warm_prompt *p, uint32_t seed, int n);
 void warm_grow_answer(struct warm_prompt *p, const struct warm_answer *a);
 /* Greedy, with logprobs, never ended by the end-of-sentence token. */
 struct generation_spec warm_spec(const struct warm_prompt *p, int max_tokens);
 struct generation *warm_submit(struct engine *e, const struct generation_spec *s);
+/* The engine's thread rests in a request's events until the gate is open. */
+struct warm_gate {
+	atomic_bool reached, open;
+};
+/* A generation_spec's notify; arg: the gate. */
+void warm_gate_rest(void *gate);
+/* Returns when the engine's thread rests there. */
+void warm_gate_reached(struct warm_gate *gate);
+void warm_gate_open(struct warm_gate *gate);
+/* Submits it, and returns when the engine's thread rests in its first event. */
+struct generation *warm_hold(struct engine *e, struct generation_spec s, struct warm_gate *gate);
 /* Reads to the end and lets go. */
 struct warm_answer warm_read(struct engine *e, struct generation **g);
 struct warm_answer warm_ask(struct engine *e, const struct warm_prompt *p, int max_tokens);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ * device_priv.h - the inside of a device and its queues, shared by engine/device/ only.
+ * Threads, locks: as device.h. */
+#ifndef ENGINE_DEVICE_PRIV_H
+#define ENGINE_DEVICE_PRIV_H
+
+#include "engine/base/list.h"
+#include "engine/device/cuda_driver.h"
+#include "engine/device/device.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define DEVICE_ALIGN 256 /* of pieces in any arena; what the widest loads and copies like */
+
+static inline size_t device_round(size_t n)
+{
+	return (n + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+}
+
+/* ---- memory ---- */
+
+/* Pieces are cut from slabs and kept by size when they are freed: allocating managed memory takes milliseconds, freeing
+ * it waits for the GPU. What describes a piece is the host's: the memory itself would be moved here by a look at it. */
+struct device_slab {
+	struct list link;
+	uint64_t p;
+	size_t size, used, live;        /* bytes cut, and pieces in use */
+};
+
+struct device_piece {
+	struct device_piece *next;      /* in its bucket, or in the list of those of its class */
+	uint64_t p;
+	size_t size;
+	struct device_slab *slab;
+};
+
+#define DEVICE_BUCKETS 16384
+#define DEVICE_CLASSES 512              /* eight per power of two */
+
+struct device_memory {
+	pthread_mutex_t mutex;          /* a leaf: nothing is called under it but the driver */
+	struct list slabs;
+	struct device_piece *used[DEVICE_BUCKETS], *spare[DEVICE_CLASSES];
+	uint64_t bytes;                 /* in use */
+};
+
+/* A weight: where the host has it and where the device does. */
+struct device_range {
+	const void *host;
+	uint64_t p;
+};
+
+struct device_arena {
+	uint64_t p;
+	void *pinned;                   /* NULL: device memory */
+};
+
+struct device_weights {
+	struct device_range *range;     /* in order of host, once kept */
+	size_t n, cap;
+	bool sorted;
+	struct device_arena *arena;
+	int n_arena;
+	size_t left[2];                 /* in the newest arena: on the device, on the host */
+	uint64_t at[2];
+	char *host_at;
+	uint64_t bytes, host_bytes;
+};
+
+/* ---- the device ---- */
+
+struct device {
+	const struct cuda_driver *cu;   /* NULL: the CPU */
+	char name[16], model[96];
+	int ordinal, id, major, minor;
+	void *context;
+	uint64_t total;
+	struct dsv4_gpu gpu;
+	struct device_memory memory;
+	struct device_weights weights;
+	struct queue *loader;           /* copies weights */
+	pthread_mutex_t code_mutex;     /* a leaf: the list below */
+	struct list modules;
+	atomic_bool broken;
+	atomic_ullong pinned, graph_steps, graphs, plain_steps;
+	atomic_ullong expert_hits, expert_misses;
+	atomic_int expert_slots, graph_nodes;
+	pthread_mutex_t why_mutex;      /* a leaf */
+	char graph_why[160];
+};
+
+/* The driver knows which device the calling thread means. */
+void device_enter(const struct device *d);
+/* 0, -ENOMEM, or RC_DEVICE for what the device does not recover from; why gets what and the driver's words. */
+int device_result(struct device *d, int rc, const char *what, struct buf *why);
+
+void device_memory_init(struct device *d);
+void device_memory_fini(struct device *d);
+void device_weights_fini(struct device *d);
+void device_code_init(struct device *d);
+void device_code_fini(struct device *d);
+
+/* ---- queues ---- */
+
+/* Bytes handed out one after the other until all of them are over; chunks that were too small are replaced by one of the
+ * full size then. */
+struct queue_chunk {
+	struct queue_chunk *next;
+	uint64_t p;                     /* on the device */
+	char *host;                     /* pinned: the same on the host; NULL: device memory */
+	size_t size, used;
+};
+
+struct queue_arena {
+	struct queue_chunk *chunk;      /* newest first */
+	bool pinned;
+};
+
+#define QUEUE_GRAPHS 8
+
+struct queue_graph {
+	void *exec;
+	uint64_t key, used;             /* when last */
+	size_t n_node;
+};
+
+struct queue {
+	struct device *device;
+	void *stream;
+	struct queue_arena scratch, staging;
+	bool staging_over;              /* a sync has been: the next stage begins anew */
+	bool busy;                      /* something was queued since */
+	void **discard; int n_discard, cap_discard;
+	int failed;                     /* the first failure of something queued since the last sync; why below */
+	struct buf why;
+	bool capturing;
+	uint64_t key, refused, tick;    /* refused: a key whose steps the host looks into */
+	struct queue_graph graph[QUEUE_GRAPHS];
+};
+
+/* Keeps the first failure for queue_sync(). */
+void queue_result(struct queue *q, int rc, const char *what);
+/* NULL when short. */
+void *queue_arena_take(struct queue *q, struct queue_arena *a, size_t bytes, uint64_t *ret_p);
+/* What is being captured is launched. */
+void queue_graph_end(struct queue *q, const char *early);
+void queue_graph_fini(struct queue *q);
+
+#endif

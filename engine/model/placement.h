@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ * placement.h - how a checkpoint would lie on GPUs, from its headers alone: bytes, traffic, room for sequences.
+ * Threads: any. Locks: none.
+ *
+ * On n GPUs each holds its heads of the attention (and with them its groups of the output projection), its routed
+ * experts, its share of the inner rows of the shared ones, and its rows of the head; all else is copied to every one,
+ * the rows that a sequence keeps included, since all heads read the same. The embedding stays with the host, which
+ * looks its rows up. Two sums cross between GPUs in each layer, behind the attention and behind the experts. */
+#ifndef ENGINE_PLACEMENT_H
+#define ENGINE_PLACEMENT_H
+
+#include "engine/base/buf.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/inventory_rows.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PLACEMENT_MAX_GPUS 64
+
+/* What model_place() leaves of so many bytes beside weights: the driver's context, kernels, the buffers of a step. */
+static inline uint64_t placement_reserve(uint64_t memory)
+{
+	return memory / 16;
+}
+
+struct placement {
+	int n_gpu;
+	uint64_t memory;                        /* bytes of each GPU */
+	uint64_t family[INVENTORY_N_FAMILY];    /* weight bytes on the fullest GPU; without experts that stay outside */
+	uint64_t weights;                       /* their sum */
+	uint64_t host;                          /* bytes of the embedding, read by the host */
+	uint64_t expert;                        /* bytes of one routed expert, the largest */
+	int64_t experts;                        /* routed experts that one GPU owns, all layers */
+	int64_t outside;                        /* of these, how many lie in the host's memory: all, if not all fit */
+	double sums_per_token;                  /* bytes of fp32 vectors summed over all GPUs, of one token */
+	double sent_per_token;                  /* bytes that each GPU sends for them (ring: 2 (n - 1) / n of the above) */
+	double logits_sent;                     /* bytes each but the first sends of its part of the logits, per token wanted */
+	double row_bytes;                       /* per token of a sequence's rows, as sequence.h keeps them (f32) */
+	uint64_t fixed_bytes;                   /* per sequence: windows and what the compressors still need */
+	int64_t tokens;                         /* that fit in what is left, of all sequences together */
+};
+
+/* Reads no weight byte. RC_INVALID: so many GPUs cannot share this model, and why names what they cannot divide.
+ * RC_TOO_LARGE: what every GPU must hold does not fit; *ret_p says how much that is. Else as inventory_walk(). */
+int placement_plan(const struct checkpoint *ck, int n_gpu, uint64_t memory, struct placement *ret_p, struct buf *why);
+void placement_text(const struct placement *p, struct buf *out);
+/* -ENOMEM. */
+int placement_json(const struct placement *p, struct buf *out);
+/* The same for a directory. RC_TOO_LARGE fills out, too. Other errors as of checkpoint_open(). */
+int placement_describe(const char *dir, int n_gpu, uint64_t memory, bool json, struct buf *out, struct buf *why);
+
+#endif

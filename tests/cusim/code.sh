@@ -1,0 +1,50 @@
+#!/bin/sh
+# code.sh: what nvcc made of every plugin for GPUs has the architectures it shall have, and spills no register.
+set -eu
+build=${top_builddir:-build}
+
+make_var() {
+	sed -n "s/^$1 = //p" "$build/Makefile"
+}
+[ -n "$(make_var NVCC)" ] || { echo 'built without nvcc'; exit 77; }
+
+failed=0
+fail() {
+	printf 'FAILED: %s\n' "$*"
+	failed=1
+}
+
+number() { # FILE OFFSET BYTES
+	od -An -j"$2" -N"$3" -tu"$3" "$1" | tr -d ' '
+}
+
+# The parts of a fatbin: a head of 16 bytes; each part says its kind (1 PTX, 2 a GPU's own code), the size of its own
+# head and of what follows, and its architecture.
+parts() {
+	size=$(($(wc -c <"$1"))) at=16
+	[ "$(number "$1" 0 4)" = 3126193488 ] || { echo no-fatbin; return; }
+	while [ "$at" -lt "$size" ]; do
+		case $(number "$1" "$at" 2) in 1) kind=compute ;; 2) kind=sm ;; *) kind=unknown ;; esac
+		printf '%s_%s ' "$kind" "$(number "$1" $((at + 28)) 4)"
+		at=$((at + $(number "$1" $((at + 4)) 4) + $(number "$1" $((at + 8)) 8)))
+	done
+}
+
+checked=0
+for fatbin in "$build"/plugins/*/*.fatbin; do
+	checked=$((checked + 1))
+	name=$(basename "$fatbin" .fatbin)
+	said=${fatbin%.fatbin}.resources
+	has=$(parts "$fatbin")
+	[ "$has" = 'sm_90 sm_100 sm_120 compute_80 ' ] || fail "$name has code for $has"
+	for arch in sm_90a sm_100a sm_120a; do
+		grep -q "Compiling entry function '$name.*' for '$arch'" "$said" || fail "$name: nothing for $arch"
+	done
+	spills=$(awk '/Compiling entry function/ { split($0, q, "\047"); at = q[2] " " q[4] }
+		/bytes spill stores/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print at ": " $0 }' "$said")
+	[ -z "$spills" ] || fail "registers are spilled:
+$spills"
+	echo "$name: $(grep -c 'Compiling entry function' "$said") kernels"
+done
+[ "$checked" -gt 0 ] || fail 'no code for GPUs'
+exit $failed

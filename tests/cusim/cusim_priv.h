@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ * cusim_priv.h - what the files of the simulator share.
+ * Threads: one at a time. Locks: none. */
+#ifndef CUSIM_PRIV_H
+#define CUSIM_PRIV_H
+
+#include "tests/cusim/cusim_run.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CUSIM_WARP 32
+#define CUSIM_FRESH 0xff      /* what unwritten memory is full of: NaN, and -1 */
+
+enum cusim_access { CUSIM_READ, CUSIM_WRITE, CUSIM_ATOMIC };
+
+/* The running thread. An epoch is the time between two barriers of a block: no two of the process have one number.
+ * A lap is the time between two operations of a warp within an epoch. */
+struct cusim_now {
+	uintptr_t stack;            /* [CUSIM_STACK], its own */
+	uintptr_t args;             /* [args_bytes] */
+	size_t args_bytes;
+	uint32_t epoch, launch_epoch, block_epoch;  /* the last two: the first of this launch, and of this block */
+	uint32_t thread;            /* its number in the block */
+	uint16_t lap;
+};
+extern struct cusim_now cusim_now;
+
+/* ---- cusim_memory.c ---- */
+
+/* As cusim_memory_add(), of memory that each block has for itself. */
+void cusim_memory_add_shared(void *p, size_t bytes, const char *name);
+void cusim_memory_unwritten(const void *p, size_t bytes);
+/* The kernel's object: its constants may be read. */
+void cusim_memory_image(const void *code);
+/* Words for a report: "4 beyond the 256 at 0x..". */
+void cusim_memory_where(uintptr_t p, char *text, size_t size);
+
+/* ---- cusim_access.c ---- */
+
+/* Is this access all right? Else it is reported, and the block abandoned if it cannot be done. */
+void cusim_access_check(const void *p, size_t bytes, enum cusim_access how, const void *pc);
+
+/* ---- cusim_shared.c: variables that the compiler placed ---- */
+
+/* Makes the shared variables of this kernel, and no other's, memory; how many bytes they have. */
+size_t cusim_shared_of(const struct cusim_kernel *k);
+/* At the begin of a block. */
+void cusim_shared_fresh(void);
+bool cusim_shared_has(uintptr_t p);   /* any kernel's */
+
+/* ---- cusim_block.c ---- */
+
+struct cusim_lane {                 /* a thread */
+	int op, line;               /* what it waits at */
+	uint32_t mask;              /* warp operations: who takes part */
+	int width, arg;
+	uint64_t value;             /* in, then out */
+	void *p[4];                 /* operands of matrix operations */
+	int group, copy_first, copy_last; /* cp.async, see cusim_copy.c */
+	uint32_t idx[3];
+};
+extern struct cusim_lane cusim_lanes[CUSIM_MAX_THREADS];
+
+/* Runs one block; the launch was looked at before. */
+void cusim_block_run(const struct cusim_launch *l);
+/* Ends the running block from inside one of its threads. */
+void cusim_block_abandon(void) __attribute__((noreturn));
+
+/* ---- cusim_warp.c ---- */
+
+const char *cusim_warp_name(int op);
+/* All lanes of mask have arrived with the same operation: computes their results. */
+void cusim_warp_do(struct cusim_lane *warp, uint32_t mask);
+
+/* ---- cusim_copy.c ---- */
+
+void cusim_copy_begin(uint32_t n_thread); /* a block */
+
+/* ---- cusim_report.c ---- */
+
+void cusim_report_launch(const struct cusim_launch *l);
+void cusim_report_block(const uint32_t block[3]);
+/* One line about the running thread; pc NULL: no place. A second one of the same place and kind is left out. */
+void cusim_report(const void *pc, int kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int cusim_report_count(void);       /* of this launch */
+
+#endif

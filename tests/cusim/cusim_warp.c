@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ * cusim_warp.c - what a warp does together: shuffles, votes, sums, matrices.
+ * Threads: one at a time. Locks: none.
+ *
+ * A matrix product is the exact sum of exact products, added to the accumulator and rounded once; tensor cores cut off bits
+ * on the way, differently in every generation. */
+#include "tests/cusim/cusim_priv.h"
+#include "tests/cusim/cusim_ops.h"
+#include "plugins/dsv4_numfmt.h"
+
+#include <string.h>
+
+const char *cusim_warp_name(int op)
+{
+	static const char *const names[] = {
+#define OP(name, text) text,
+		CUSIM_OPS(OP)
+#undef OP
+	};
+
+	return names[op];
+}
+
+/* ---- shuffles ---- */
+
+/* Which lane does lane i read from? Beyond its segment: itself. */
+static int cusim_warp_source(const struct cusim_lane *lane, int i)
+{
+	int width = lane->width, begin = i / width * width, from;
+
+	switch (lane->op) {
+	case CUSIM_SHFL:
+		return begin + (lane->arg & (width - 1));
+	case CUSIM_SHFL_UP:
+		from = i - lane->arg;
+		return from < begin ? i : from;
+	case CUSIM_SHFL_DOWN:
+		from = i + lane->arg;
+		return from >= begin + width ? i : from;
+	default:
+		from = i ^ lane->arg;
+		return from >= begin + width ? i : from;
+	}
+}
+
+static void cusim_warp_shuffle(struct cusim_lane *warp, uint32_t mask)
+{
+	uint64_t value[CUSIM_WARP];
+
+	for (int i = 0; i < CUSIM_WARP; i++)
+		value[i] = warp[i].value;
+	for (uint32_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctz(m), from = cusim_warp_source(&warp[i], i);
+
+		if (!(mask >> from & 1)) {
+			cusim_report(NULL, 1000 + warp[i].line, "%s at line %d: lane %d reads lane %d, which takes no part",
+				     cusim_warp_name(warp[i].op), warp[i].line, i, from);
+			cusim_block_abandon();
+		}
+		warp[i].value = value[from];
+	}
+}
+
+/* ---- votes and sums ---- */
+
+static uint64_t cusim_warp_vote(const struct cusim_lane *warp, uint32_t mask, int op)
+{
+	uint32_t yes = 0;
+
+	for (uint32_t m = mask; m; m &= m - 1)
+		yes |= (uint32_t)(warp[__builtin_ctz(m)].value != 0) << __builtin_ctz(m);
+	return op == CUSIM_BALLOT ? yes : op == CUSIM_ANY ? yes != 0 : yes == mask;
+}
+
+/* arg: are they signed? */
+static uint64_t cusim_warp_reduce(const struct cusim_lane *warp, uint32_t mask, int op)
+{
+	int first = __builtin_ctz(mask);
+	uint32_t sum = (uint32_t)warp[first].value;
+
+	for (uint32_t m = mask & (mask - 1); m; m &= m - 1) {
+		uint32_t v = (uint32_t)warp[__builtin_ctz(m)].value;
+		int less = warp[first].arg ? (int32_t)v < (int32_t)sum : v < sum;
+
+		sum = op == CUSIM_ADD ? sum + v : (op == CUSIM_MIN) == (less != 0) ? v : sum;
+	}
+	return sum;
+}
+
+static void cusim_warp_same(struct cusim_lane *warp, uint32_t mask, uint64_t value)
+{
+	for (uint32_t m = mask; m; m &= m - 1)
+		warp[__builtin_ctz(m)].value = value;
+}
+
+/* ---- matrices; fragments as the PTX manual lays them out ---- */
+
+/* arg: how many 8 x 8 matrices, +8 if transposed. Lane i's address is row i % 8 of matrix i / 8. */
+static void cusim_warp_ldmatrix(struct cusim_lane *warp)
+{
+	int n = warp[0].arg & 7, trans = warp[0].arg & 8;
+	uint16_t m[4][8][8];
+
+	for (int i = 0; i < 8 * n; i++)
+		memcpy(m[i / 8][i % 8], warp[i].p[1], 16);
+	for (int i = 0; i < CUSIM_WARP; i++)
+		for (int k = 0; k < n; k++) {
+			int g = i / 4, t = i % 4 * 2;
+			uint16_t two[2] = { trans ? m[k][t][g] : m[k][g][t], trans ? m[k][t + 1][g] : m[k][g][t + 1] };
+
+			memcpy((uint32_t *)warp[i].p[0] + k, two, 4);
+		}
+}
+
+static float cusim_warp_bf16(const void *p, int i)
+{
+	uint16_t h;
+
+	memcpy(&h, (const char *)p + 2 * i, 2);
+	return dsv4_bf16_to_f32(h);
+}
+
+static float cusim_warp_e4m3(const void *p, int i)
+{
+	return dsv4_e4m3_to_f32(((const uint8_t *)p)[i]);
+}
+
+/* d [16][8] += a [16][k] * b [k][8]; `per` values in a register. */
+static void cusim_warp_mma(struct cusim_lane *warp, int k, int per, float (*value)(const void *p, int i))
+{
+	float a[16][32], b[32][8];
+
+	for (int i = 0; i < CUSIM_WARP; i++)
+		for (int r = 0; r < 4; r++)
+			for (int e = 0; e < per; e++) {
+				int g = i / 4, at = i % 4 * per + e;
+
+				a[g + r % 2 * 8][at + r / 2 * 4 * per] = value(warp[i].p[1], r * per + e);
+				if (r < 2)
+					b[at + r * 4 * per][g] = value(warp[i].p[2], r * per + e);
+			}
+	for (int i = 0; i < CUSIM_WARP; i++)
+		for (int r = 0; r < 4; r++) {
+			int row = i / 4 + r / 2 * 8, col = i % 4 * 2 + r % 2;
+			float *d = (float *)warp[i].p[0] + r;
+			double sum = 0;
+
+			for (int j = 0; j < k; j++)
+				sum += (double)a[row][j] * (double)b[j][col];
+			*d = (float)(sum + (double)*d);
+		}
+}
+
+void cusim_warp_do(struct cusim_lane *warp, uint32_t mask)
+{
+	int op = warp[__builtin_ctz(mask)].op;
+
+	if (op >= CUSIM_LDMATRIX && mask != ~0u) {
+		cusim_report(NULL, 21, "%s in a warp of %d threads", cusim_warp_name(op), __builtin_popcount(mask));
+		cusim_block_abandon();
+	}
+	switch (op) {
+	case CUSIM_SYNC:
+		return;
+	case CUSIM_SHFL:
+	case CUSIM_SHFL_UP:
+	case CUSIM_SHFL_DOWN:
+	case CUSIM_SHFL_XOR:
+		cusim_warp_shuffle(warp, mask);
+		return;
+	case CUSIM_BALLOT:
+	case CUSIM_ANY:
+	case CUSIM_ALL:
+		cusim_warp_same(warp, mask, cusim_warp_vote(warp, mask, op));
+		return;
+	case CUSIM_ADD:
+	case CUSIM_MIN:
+	case CUSIM_MAX:
+		cusim_warp_same(warp, mask, cusim_warp_reduce(warp, mask, op));
+		return;
+	case CUSIM_LDMATRIX:
+		cusim_warp_ldmatrix(warp);
+		return;
+	case CUSIM_MMA_BF16:
+		cusim_warp_mma(warp, 16, 2, cusim_warp_bf16);
+		return;
+	case CUSIM_MMA_E4M3:
+		cusim_warp_mma(warp, 32, 4, cusim_warp_e4m3);
+		return;
+	}
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * fake_priv.h - the stand-in driver's inside: libcuda.so.1 over host memory and the simulator.
+ * Threads: any; every call takes the one lock. */
+#ifndef CUSIM_FAKE_PRIV_H
+#define CUSIM_FAKE_PRIV_H
+
+#include "engine/device/cuda_driver.h"
+#include "tests/cusim/cusim_run.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAKE_MAX_DEVICES 8
+#define FAKE_RELAXED 2                    /* of a capture */
+#define FAKE_SHARED_PLAIN (48 << 10)      /* dynamic shared memory that needs no asking */
+
+/* Results that cuda_driver.h has no use for. */
+enum {
+	FAKE_NOT_INITIALIZED = 3,
+	FAKE_INVALID_DEVICE = 101,
+	FAKE_INVALID_CONTEXT = 201,
+	FAKE_INVALID_HANDLE = 400,
+	FAKE_CAPTURE_UNSUPPORTED = 900
+};
+
+/* A context, too. */
+struct fake_device {
+	uint64_t total, used;
+	int failed;              /* what the device does not recover from */
+	int retained;
+	struct fake_stream *streams; /* a list; its last is the default one */
+};
+
+/* Work that waits: records one after another, of their own sizes. */
+enum fake_kind { FAKE_LAUNCH, FAKE_COPY };
+struct fake_record {
+	uint32_t size;           /* of all of it, what follows included */
+	enum fake_kind kind;
+	union {
+		struct cusim_launch launch;  /* args follow */
+		struct { void *to; const void *from; size_t bytes; bool here; } copy; /* here: the bytes follow */
+	} u;
+};
+
+struct fake_work {
+	char *p;
+	size_t n, cap, n_record;
+};
+
+struct fake_stream {
+	struct fake_device *device;
+	struct fake_stream *next;
+	struct fake_work queue, *graph; /* graph: what is being captured */
+	bool relaxed, spoilt;       /* the capture: may memory be allocated meanwhile; was something done that may not */
+};
+
+/* The lock, and the calling thread's device: NULL and a result if there is none, or it is lost. */
+struct fake_device *fake_enter(int *ret_rc);
+void fake_leave(void);
+/* By number. */
+struct fake_device *fake_device(int i);
+/* The kernel of a function's handle; may it be launched with so much dynamic shared memory? */
+bool fake_function_takes(const void *function, uint32_t shared, const struct cusim_kernel **ret_k);
+
+/* ---- fake_memory.c ---- */
+
+enum fake_memory_kind { FAKE_PAGEABLE, FAKE_DEVICE, FAKE_MANAGED, FAKE_PINNED };
+enum fake_memory_kind fake_memory_kind(const void *p);
+/* The host may not look at device memory; while work runs it is the device that looks. */
+void fake_memory_show(void);
+void fake_memory_hide(void);
+
+/* ---- fake_queue.c ---- */
+
+/* Runs what waits on the stream. */
+int fake_queue_run(struct fake_stream *s);
+/* All streams of the device. */
+void fake_queue_drain(struct fake_device *d);
+/* A call that no stream may be capturing under: spoils it. */
+bool fake_queue_capturing(struct fake_device *d);
+
+#endif

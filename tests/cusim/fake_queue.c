@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT
+ * fake_queue.c - the stand-in driver's streams and graphs: nothing runs before somebody waits for it.
+ * Threads: any; every call takes the one lock. */
+#include "tests/cusim/fake_priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define FN(field, symbol, params) EXPORT int symbol params;
+#include "engine/device/cuda_driver.def"
+#undef FN
+
+/* ---- records ---- */
+
+static struct fake_record *fake_work_add(struct fake_work *w, enum fake_kind kind, size_t more)
+{
+	size_t size = (sizeof(struct fake_record) + more + 15) / 16 * 16;
+	struct fake_record *r;
+
+	if (w->cap - w->n < size) {
+		w->cap = (w->cap + size) * 2;
+		w->p = realloc(w->p, w->cap);
+		if (!w->p)
+			abort();
+	}
+	r = (void *)(w->p + w->n);
+	*r = (struct fake_record){ .size = (uint32_t)size, .kind = kind };
+	w->n += size;
+	w->n_record++;
+	return r;
+}
+
+static void fake_work_append(struct fake_work *w, const struct fake_work *more)
+{
+	for (size_t at = 0; at < more->n;) {
+		const struct fake_record *r = (const void *)(more->p + at);
+		size_t size = r->size;
+
+		memcpy(fake_work_add(w, r->kind, size - sizeof *r), r, size);
+		at += size;
+	}
+}
+
+static void fake_work_free(struct fake_work *w)
+{
+	if (w)
+		free(w->p);
+	free(w);
+}
+
+/* ---- running ---- */
+
+static void fake_queue_launch(struct fake_device *d, struct fake_record *r)
+{
+	static long n;
+	const char *lose = getenv("CUSIM_LOSE_AT");
+
+	r->u.launch.args = r + 1;
+	if (lose && ++n == strtol(lose, NULL, 10)) {
+		d->failed = CUDA_LAUNCH_FAILED;
+		return;
+	}
+	if (cusim_launch(&r->u.launch))
+		d->failed = CUDA_ILLEGAL_ADDRESS;
+}
+
+static void fake_queue_copy(const struct fake_record *r)
+{
+	const void *from = r->u.copy.here ? (const void *)(r + 1) : r->u.copy.from;
+
+	memmove(r->u.copy.to, from, r->u.copy.bytes);
+	if (fake_memory_kind(r->u.copy.to) == FAKE_DEVICE)
+		cusim_memory_written(r->u.copy.to, r->u.copy.bytes);
+}
+
+/* What a lost device had still to do is dropped. */
+int fake_queue_run(struct fake_stream *s)
+{
+	fake_memory_show();
+	for (size_t at = 0; at < s->queue.n && !s->device->failed;) {
+		struct fake_record *r = (void *)(s->queue.p + at);
+
+		at += r->size;
+		if (r->kind == FAKE_LAUNCH)
+			fake_queue_launch(s->device, r);
+		else
+			fake_queue_copy(r);
+	}
+	fake_memory_hide();
+	s->queue.n = s->queue.n_record = 0;
+	return s->device->failed;
+}
+
+void fake_queue_drain(struct fake_device *d)
+{
+	for (struct fake_stream *s = d->streams; s; s = s->next)
+		if (s->queue.n)
+			fake_queue_run(s);
+}
+
+bool fake_queue_capturing(struct fake_device *d)
+{
+	bool any = false;
+
+	for (struct fake_stream *s = d->streams; s; s = s->next)
+		if (s->graph && !s->relaxed)
+			any = s->spoilt = true;
+	return any;
+}
+
+/* ---- streams ---- */
+
+static struct fake_stream *fake_stream_new(struct fake_device *d)
+{
+	struct fake_stream *s = calloc(1, sizeof *s);
+
+	s->device = d;
+	s->next = d->streams;
+	d->streams = s;
+	return s;
+}
+
+/* NULL is the device's own. */
+static struct fake_stream *fake_stream(struct fake_device *d, void *stream)
+{
+	static struct fake_stream *own[FAKE_MAX_DEVICES];
+	int i = 0;
+
+	if (stream)
+		return stream;
+	while (fake_device(i) != d)
+		i++;
+	return own[i] ? own[i] : (own[i] = fake_stream_new(d));
+}
+
+/* Where a call's record goes. */
+static struct fake_work *fake_stream_work(struct fake_stream *s)
+{
+	return s->graph ? s->graph : &s->queue;
+}
+
+int cuStreamCreate(void **stream, unsigned flags)
+{
+	int rc;
+	struct fake_device *d = fake_enter(&rc);
+
+	(void)flags;
+	if (d)
+		*stream = fake_stream_new(d);
+	fake_leave();
+	return rc;
+}
+
+int cuStreamDestroy_v2(void *stream)
+{
+	struct fake_stream *s = stream, **at;
+	int rc;
+
+	fake_enter(&rc);
+	fake_queue_run(s);
+	for (at = &s->device->streams; *at != s; at = &(*at)->next)
+		;
+	*at = s->next;
+	fake_work_free(s->graph);
+	free(s->queue.p);
+	free(s);
+	fake_leave();
+	return rc;
+}
+
+int cuStreamSynchronize(void *stream)
+{
+	int rc;
+	struct fake_device *d = fake_enter(&rc);
+
+	if (d) {
+		struct fake_stream *s = fake_stream(d, stream);
+
+		if (s->graph) {
+			s->spoilt = true;
+			rc = FAKE_CAPTURE_UNSUPPORTED;
+		} else {
+			rc = fake_queue_run(s);
+		}
+	}
+	fake_leave();
+	return rc;
+}
+
+/* ---- work ---- */
+
+/* From memory that the driver cannot lock it takes the bytes at once; to such memory it copies before it returns. */
+static int fake_queue_put(void *to, const void *from, size_t bytes, void *stream)
+{
+	int rc;
+	struct fake_device *d = fake_enter(&rc);
+
+	if (d && bytes) {
+		struct fake_stream *s = fake_stream(d, stream);
+		bool here = !s->graph && fake_memory_kind(from) == FAKE_PAGEABLE;
+		struct fake_record *r = fake_work_add(fake_stream_work(s), FAKE_COPY, here ? bytes : 0);
+
+		r->u.copy.to = to;
+		r->u.copy.from = from;
+		r->u.copy.bytes = bytes;
+		r->u.copy.here = here;
+		if (here)
+			memcpy(r + 1, from, bytes);
+		if (!s->graph && fake_memory_kind(to) == FAKE_PAGEABLE)
+			rc = fake_queue_run(s);
+	}
+	fake_leave();
+	return rc;
+}
+
+int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream)
+{
+	return fake_queue_put((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, stream);
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream)
+{
+	return fake_queue_put((void *)(uintptr_t)to, from, bytes, stream);
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
+{
+	return fake_queue_put(to, (const void *)(uintptr_t)from, bytes, stream);
+}
+
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+		   unsigned block_z, unsigned shared, void *stream, void **params, void **extra)
+{
+	const struct cusim_kernel *k = NULL;
+	struct fake_record *r;
+	int rc;
+	struct fake_device *d = fake_enter(&rc);
+
+	(void)extra;
+	if (d && (!function || !grid_x || !grid_y || !grid_z || !fake_function_takes(function, shared, &k)))
+		rc = CUDA_INVALID_VALUE;
+	if (!rc) {
+		r = fake_work_add(fake_stream_work(fake_stream(d, stream)), FAKE_LAUNCH, k->args_bytes);
+		r->u.launch = (struct cusim_launch){ .kernel = k, .grid = { grid_x, grid_y, grid_z },
+						     .block = { block_x, block_y, block_z }, .shared = shared };
+		memcpy(r + 1, params[0], k->args_bytes);
+	}
+	fake_leave();
+	return rc;
+}
+
+/* ---- graphs ---- */
+
+int cuStreamBeginCapture_v2(void *stream, int mode)
+{
+	struct fake_stream *s = stream;
+	int rc;
+
+	if (fake_enter(&rc)) {
+		if (!s || s->graph) {
+			rc = CUDA_INVALID_VALUE;
+		} else {
+			s->graph = calloc(1, sizeof *s->graph);
+			s->relaxed = mode == FAKE_RELAXED;
+			s->spoilt = false;
+		}
+	}
+	fake_leave();
+	return rc;
+}
+
+int cuStreamEndCapture(void *stream, void **graph)
+{
+	struct fake_stream *s = stream;
+	int rc;
+
+	*graph = NULL;
+	fake_enter(&rc);
+	if (!rc && !s->graph)
+		rc = CUDA_INVALID_VALUE;
+	else if (!rc && s->spoilt)
+		rc = CUDA_CAPTURE_INVALIDATED;
+	if (rc)
+		fake_work_free(s->graph);
+	else
+		*graph = s->graph;
+	s->graph = NULL;
+	fake_leave();
+	return rc;
+}
+
+int cuGraphGetNodes(void *graph, void **node, size_t *n)
+{
+	(void)node;
+	*n = ((const struct fake_work *)graph)->n_record;
+	return CUDA_OK;
+}
+
+int cuGraphDestroy(void *graph)
+{
+	fake_work_free(graph);
+	return CUDA_OK;
+}
+
+int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
+{
+	int rc;
+
+	(void)flags;
+	if (fake_enter(&rc)) {
+		*exec = calloc(1, sizeof(struct fake_work));
+		fake_work_append(*exec, graph);
+	}
+	fake_leave();
+	return rc;
+}
+
+/* Which function a node calls may not differ here: that is what tells one list of kernels from another. */
+static bool fake_graph_alike(const struct fake_work *a, const struct fake_work *b)
+{
+	size_t at = 0;
+
+	if (a->n_record != b->n_record || a->n != b->n)
+		return false;
+	while (at < a->n) {
+		const struct fake_record *x = (const void *)(a->p + at), *y = (const void *)(b->p + at);
+
+		if (x->kind != y->kind || x->size != y->size || (x->kind == FAKE_LAUNCH && x->u.launch.kernel != y->u.launch.kernel))
+			return false;
+		at += x->size;
+	}
+	return true;
+}
+
+int cuGraphExecUpdate_v2(void *exec, void *graph, struct cuda_graph_update *result)
+{
+	struct fake_work *w = exec, *from = graph;
+	int rc;
+
+	if (fake_enter(&rc)) {
+		if (fake_graph_alike(w, from)) {
+			memcpy(w->p, from->p, w->n);
+			*result = (struct cuda_graph_update){ 0 };
+		} else {
+			*result = (struct cuda_graph_update){ .result = 1 };
+			rc = CUDA_GRAPH_UPDATE_FAILED;
+		}
+	}
+	fake_leave();
+	return rc;
+}
+
+int cuGraphLaunch(void *exec, void *stream)
+{
+	int rc;
+	struct fake_device *d = fake_enter(&rc);
+
+	if (d) {
+		struct fake_stream *s = fake_stream(d, stream);
+
+		/* A driver would make it a node of a graph in the graph, which there is not here. */
+		if (s->graph) {
+			s->spoilt = true;
+			rc = FAKE_CAPTURE_UNSUPPORTED;
+		} else {
+			fake_work_append(&s->queue, exec);
+		}
+	}
+	fake_leave();
+	return rc;
+}
+
+int cuGraphExecDestroy(void *exec)
+{
+	fake_work_free(exec);
+	return CUDA_OK;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ * selftest.c - the simulator finds what is wrong with each kernel of selftest_kernels.cu, in one line, and nothing in those
+ * that are right.
+ * Threads: one. Locks: none. */
+#include "tests/cusim/selftest.h"
+#include "tests/cusim/cusim_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SELFTEST_N 512
+
+#define OP(kernel, blocks, threads, shared, text) extern const struct cusim_kernel kernel;
+SELFTESTS(OP)
+#undef OP
+
+struct selftest_row {
+	const struct cusim_kernel *kernel;
+	uint32_t blocks, threads, shared;
+	const char *text;
+};
+
+static struct selftest_args args;
+static int failed;
+
+static float *selftest_floats(int written)
+{
+	float *f = aligned_alloc(64, SELFTEST_N * sizeof *f);
+
+	for (int i = 0; f && i < SELFTEST_N; i++)
+		f[i] = (float)(i * 7 % 11);
+	cusim_memory_add(f, SELFTEST_N * sizeof *f, written);
+	return f;
+}
+
+/* stderr goes to a file while the kernel runs. */
+static int selftest_launch(const struct selftest_row *r, char *said, size_t size)
+{
+	const struct cusim_launch l = { .kernel = r->kernel, .grid = { r->blocks, 1, 1 }, .block = { r->threads, 1, 1 },
+					.shared = r->shared, .args = &args };
+	FILE *f = tmpfile();
+	int err = dup(2), rc;
+	size_t n;
+
+	fflush(stderr);
+	dup2(fileno(f), 2);
+	rc = cusim_launch(&l);
+	fflush(stderr);
+	dup2(err, 2);
+	close(err);
+	rewind(f);
+	n = fread(said, 1, size - 1, f);
+	said[n] = 0;
+	fclose(f);
+	return rc;
+}
+
+static void selftest_is(int ok, const struct selftest_row *r, const char *said)
+{
+	printf("%s %s%s%s", ok ? "ok" : "FAILED", r->kernel->name, *said ? ": " : "\n", said);
+	failed |= !ok;
+}
+
+static void selftest_row(const struct selftest_row *r)
+{
+	char said[4096];
+	int rc = selftest_launch(r, said, sizeof said);
+	const char *end = strchr(said, '\n');
+
+	if (!*r->text)
+		selftest_is(!rc && !*said, r, said);
+	else
+		selftest_is(rc > 0 && strstr(said, r->text) && end && !end[1], r, said);
+}
+
+static void selftest_values(const struct selftest_row *r, const char *what, float got, float want)
+{
+	char said[128];
+
+	snprintf(said, sizeof said, "%s is %g, not %g\n", what, (double)got, (double)want);
+	selftest_is(got == want, r, got == want ? "" : said);
+}
+
+static void selftest_results(void)
+{
+	const struct selftest_row shuffle = { &right_shuffle, 1, 64, 0, "" }, mma = { &right_mma, 1, 32, 0, "" };
+	const struct selftest_row codes = { &right_codes, 1, 256, 0, "" };
+	char said[4096];
+
+	selftest_launch(&shuffle, said, sizeof said);
+	/* 32 + ... + 63, twice below 8 of 16 lanes, 5 of the count, 1 of the ballot, and the number before. */
+	selftest_values(&shuffle, "out[33]", args.out[33], 1520 * 2 + 5 + 1 + 32);
+	selftest_values(&shuffle, "out[63]", args.out[63], 1520 + 5 + 1 + 62);
+	selftest_launch(&mma, said, sizeof said);
+	for (int i = 0; i < 16 * 8; i++) {
+		float sum = 0;
+
+		for (int k = 0; k < 16; k++)
+			sum += args.in[i / 8 * 16 + k] * args.in[256 + k * 8 + i % 8];
+		if (args.out[i] != sum)
+			selftest_values(&mma, "a product", args.out[i], sum);
+	}
+	selftest_launch(&codes, said, sizeof said);
+	for (int i = 0; i < SELFTEST_N; i++)
+		if (args.out[i] != 0)
+			selftest_values(&codes, "a code's decodings that are wrong", args.out[i], 0);
+}
+
+/* Memory that is no more, and a block that is too large. */
+static void selftest_others(void)
+{
+	const struct selftest_row freed = { &right_copy, 1, 64, 0, ", which were freed" };
+	const struct selftest_row large = { &right_bound, 1, 96, 0, "a block of 96 threads, but KERNEL says 64 at most" };
+	struct selftest_args keep = args;
+	float *gone = selftest_floats(1);
+
+	args.in = gone;
+	cusim_memory_drop(gone);
+	selftest_row(&freed);
+	free(gone);
+	args = keep;
+	selftest_row(&large);
+}
+
+int main(void)
+{
+	static const struct selftest_row rows[] = {
+#define OP(kernel, blocks, threads, shared, text) { &kernel, blocks, threads, shared, text },
+		SELFTESTS(OP)
+#undef OP
+	};
+
+	args = (struct selftest_args){ .in = selftest_floats(1), .out = selftest_floats(1), .n = SELFTEST_N };
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		float *fresh = selftest_floats(0);
+
+		args.fresh = fresh;
+		selftest_row(&rows[i]);
+		cusim_memory_drop(fresh);
+		free(fresh);
+	}
+	selftest_results();
+	selftest_others();
+	return failed;
+}
