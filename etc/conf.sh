@@ -29,7 +29,7 @@ $2 != section { section = $2; print "\n[" section "]" }
 	print "#" $3 " =" (def == "" ? "" : " " def)
 }'
 printf '\n# Numerics that the daemon starts with (dsv4ctl param list).\n[numerics]\n\n'
-sh "$table" "$1/engine/model/numerics.def" | awk -F '\t' '
+sh "$table" "$1/engine/kernels/numerics.def" | awk -F '\t' '
 {
 	n = split($3, choice, "|")
 	def = n > 1 ? choice[$4 + 1] : "(the model'"'"'s own)"

@@ -11,7 +11,7 @@ $2 != section { if (section) print ".El"; section = $2; print ".Ss [" section "]
 	print ".It Va " $3 (def == "" ? "" : " Pq " def) "\n" $9 range ($8 == "LIVE" ? "; live" : "") "."
 }
 END { print ".El" }')
-numerics=$(sh "$1/man/table.sh" "$1/engine/model/numerics.def" | awk -F '\t' '
+numerics=$(sh "$1/man/table.sh" "$1/engine/kernels/numerics.def" | awk -F '\t' '
 {
 	n = split($3, choice, "|")
 	print ".It Va " $2 " Pq " (n > 1 ? choice[$4 + 1] : "the model'"'"'s own") "\n" $6 (n > 1 ? ": " : ".")

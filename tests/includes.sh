@@ -14,7 +14,7 @@ bad=$(
 	# kset.c and provider.c alone name the built-in kernels; everything else reaches them through a kernel set.
 	# What an op is called, reads and writes, and how far two results are apart, the engine asks plugins/check.
 	check engine 'engine/[a-z0-9_/]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16)\.h|plugins/ops\.def|plugins/check/op_(cost|io|diff|name)\.h|config\.h' |
-		grep -vE '^engine/model/(kset|provider)\.c:.*"plugins/ref/ref\.h"' || true
+		grep -vE '^engine/kernels/(kset|provider)\.c:.*"plugins/ref/ref\.h"' || true
 	# engine/ in layers: a folder sees itself, base and what its line names; engine/*.[ch] see all. gen.h has the
 	# plain values that prompts, completions and requests share. A new folder gets its line.
 	for d in engine/*/; do
@@ -23,14 +23,15 @@ bad=$(
 		engine/checkpoint/) sees='' ;;
 		engine/text/) sees='engine/gen\.h' ;;
 		engine/device/) sees='' ;;
-		engine/model/) sees='engine/(checkpoint|device)/.*' ;;
-		engine/beside/) sees='engine/(checkpoint|device|model)/.*' ;;
-		engine/plugin/) sees='engine/(device/device|model/provider)\.h' ;;
-		engine/cache/) sees='engine/(checkpoint|model)/.*' ;;
+		engine/kernels/) sees='engine/device/device\.h' ;;
+		engine/model/) sees='engine/(checkpoint|device|kernels)/.*' ;;
+		engine/beside/) sees='engine/(checkpoint|device|kernels|model)/.*' ;;
+		engine/plugin/) sees='engine/(device/device|kernels/provider)\.h' ;;
+		engine/cache/) sees='engine/(checkpoint|kernels|model)/.*' ;;
 		# what an answer must be: of tokens it knows what the tokenizer says, of a request only the plain values
 		engine/constrain/) sees='engine/gen\.h|engine/text/.*' ;;
-		engine/serve/) sees='engine/gen\.h|engine/(text|model|cache|constrain)/.*' ;;
-		engine/eval/) sees='engine/(checkpoint|device|model|plugin)/.*' ;;
+		engine/serve/) sees='engine/gen\.h|engine/(text|kernels|model|cache|constrain)/.*' ;;
+		engine/eval/) sees='engine/(checkpoint|device|kernels|model|plugin)/.*' ;;
 		*) echo "$d: who may it include?"; continue ;;
 		esac
 		check "${d%/}" "${d}.*|engine/base/.*|plugins/.*|config\.h${sees:+|$sees}"

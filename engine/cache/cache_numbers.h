@@ -19,8 +19,8 @@
 #ifndef ENGINE_CACHE_NUMBERS_H
 #define ENGINE_CACHE_NUMBERS_H
 
-#include "engine/model/kset.h"
-#include "engine/model/numerics.h"
+#include "engine/kernels/kset.h"
+#include "engine/kernels/numerics.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #ifndef ENGINE_EVAL_PLUGINS_H
 #define ENGINE_EVAL_PLUGINS_H
 
-#include "engine/model/kset.h"
+#include "engine/kernels/kset.h"
 #include "engine/plugin/plugin_map.h"
 
 #define EVAL_PLUGINS_MAX 16

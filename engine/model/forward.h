@@ -5,9 +5,9 @@
 #define ENGINE_FORWARD_H
 
 #include "engine/base/buf.h"
-#include "engine/model/kset.h"
-#include "engine/model/numerics.h"
-#include "engine/model/pool.h"
+#include "engine/kernels/kset.h"
+#include "engine/kernels/numerics.h"
+#include "engine/kernels/pool.h"
 #include "engine/model/sequence.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #ifndef ENGINE_PLUGIN_MAP_H
 #define ENGINE_PLUGIN_MAP_H
 
-#include "engine/model/provider.h"
+#include "engine/kernels/provider.h"
 #include "engine/plugin/plugin_file.h"
 
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #ifndef ENGINE_PICKING_H
 #define ENGINE_PICKING_H
 
-#include "engine/model/pool.h"
+#include "engine/kernels/pool.h"
 #include "engine/serve/request.h"
 
 struct picking;

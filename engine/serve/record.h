@@ -6,7 +6,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/gen.h"
-#include "engine/model/numerics.h"
+#include "engine/kernels/numerics.h"
 
 struct record;
 

@@ -9,7 +9,7 @@
 #include "engine/serve/generation_put.h"
 #include "engine/serve/loopguard.h"
 #include "engine/model/model.h"
-#include "engine/model/numerics.h"
+#include "engine/kernels/numerics.h"
 #include "engine/serve/record_put.h"
 #include "engine/serve/request_cache.h"
 #include "engine/serve/request_must.h"

@@ -7,7 +7,7 @@
 #include "engine/base/must.h"
 #include "engine/cache/cache_finite.h"
 #include "engine/cache/cache_numbers.h"
-#include "engine/model/disproved.h"
+#include "engine/kernels/disproved.h"
 #include "engine/serve/request.h"
 
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #define ENGINE_SCHEDULER_H
 
 #include "engine/base/list.h"
-#include "engine/model/kset.h"
-#include "engine/model/numerics.h"
+#include "engine/kernels/kset.h"
+#include "engine/kernels/numerics.h"
 
 #include <stdbool.h>
 

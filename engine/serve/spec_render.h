@@ -4,7 +4,7 @@
 #ifndef ENGINE_SPEC_RENDER_H
 #define ENGINE_SPEC_RENDER_H
 
-#include "engine/model/numerics.h"
+#include "engine/kernels/numerics.h"
 #include "engine/serve/generation.h"
 #include "engine/text/prompt.h"
 

@@ -6,7 +6,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/device/device.h"
-#include "engine/model/provider.h"
+#include "engine/kernels/provider.h"
 
 struct bench_gpu {
 	struct device *device;

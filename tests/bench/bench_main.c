@@ -4,7 +4,7 @@
 #include "tests/bench/bench.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/model/pool.h"
+#include "engine/kernels/pool.h"
 #include "plugins/check/op_name.h"
 #include "tests/bench/mkmodel.h"
 

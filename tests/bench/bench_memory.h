@@ -6,7 +6,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/device/device.h"
-#include "engine/model/pool.h"
+#include "engine/kernels/pool.h"
 #include "plugins/dsv4_plugin.h"
 
 #include <stdbool.h>

@@ -4,8 +4,8 @@
 #ifndef TESTS_BENCH_OP_H
 #define TESTS_BENCH_OP_H
 
-#include "engine/model/pool.h"
-#include "engine/model/provider.h"
+#include "engine/kernels/pool.h"
+#include "engine/kernels/provider.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_memory.h"
 

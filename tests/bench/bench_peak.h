@@ -4,7 +4,7 @@
 #ifndef TESTS_BENCH_PEAK_H
 #define TESTS_BENCH_PEAK_H
 
-#include "engine/model/pool.h"
+#include "engine/kernels/pool.h"
 #include "tests/bench/bench_host.h"
 
 /* Runs that many rounds. */

@@ -3,7 +3,7 @@
  * Threads: main and the pool's. Locks: none. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
-#include "engine/model/pool.h"
+#include "engine/kernels/pool.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -56,7 +56,7 @@ def every_verb_and_key_is_told_of():
     page = read("dsv4d.conf.5")
     for row in table("daemon/conf.def"):
         assert re.search(rf"^\.It Va {row[2]}( |$)", page, re.MULTILINE), row
-    for row in table("engine/model/numerics.def"):
+    for row in table("engine/kernels/numerics.def"):
         assert re.search(rf"^\.It Va {row[1]} ", page, re.MULTILINE), row
 
 

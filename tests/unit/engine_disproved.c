@@ -3,7 +3,7 @@
  * what was cached until then serves nobody any more, and is not written to the disk again.
  * Threads: this one, the engine's and the disk's. */
 #include "engine/cache/cache_disk.h"
-#include "engine/model/disproved.h"
+#include "engine/kernels/disproved.h"
 #include "tests/unit/warmkit.h"
 
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * kset.c - kernel sets: what overlays resolve to, and that the forward pass runs exactly that.
  * Threads: main. Locks: none. */
-#include "engine/model/kset.h"
+#include "engine/kernels/kset.h"
 #include "engine/base/rc.h"
 #include "plugins/ref/ref.h"
 #include "tests/unit/tinykit.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * numerics.c - the numerics parameters: names, values, refusals; and that each value runs and matters.
  * Threads: main. Locks: none. */
-#include "engine/model/numerics.h"
+#include "engine/kernels/numerics.h"
 #include "engine/base/rc.h"
 #include "tests/unit/tinykit.h"
 

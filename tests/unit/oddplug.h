@@ -4,7 +4,7 @@
 #ifndef TESTS_ODDPLUG_H
 #define TESTS_ODDPLUG_H
 
-#include "engine/model/kset.h"
+#include "engine/kernels/kset.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

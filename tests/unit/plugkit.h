@@ -4,7 +4,7 @@
 #ifndef TESTS_PLUGKIT_H
 #define TESTS_PLUGKIT_H
 
-#include "engine/model/provider.h"
+#include "engine/kernels/provider.h"
 #include "tests/unit/tinykit.h"
 
 struct plugkit {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * pool.c - the worker pool: every index once, whatever the grain; scratch memory.
  * Threads: main and the pool's. Locks: the pool's. */
-#include "engine/model/pool.h"
+#include "engine/kernels/pool.h"
 
 #include <pthread.h>
 #include <sched.h>

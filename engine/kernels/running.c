@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * running.c - which kernel a pool's threads are in, for a signal handler that has to say so.
  * Threads: a pool's caller writes, its threads read, also inside a signal handler. Locks: none (relaxed atomics). */
-#include "engine/model/running.h"
+#include "engine/kernels/running.h"
 
 #include <stddef.h>
 

@@ -6,7 +6,7 @@
 #ifndef ENGINE_RUNNING_H
 #define ENGINE_RUNNING_H
 
-#include "engine/model/kset.h"
+#include "engine/kernels/kset.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/sha256.h"
 #include "engine/device/device.h"
-#include "engine/model/disproved.h"
+#include "engine/kernels/disproved.h"
 #include "plugins/dsv4_plugin.h"
 
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
 #ifndef ENGINE_POOL_H
 #define ENGINE_POOL_H
 
-#include "engine/model/running.h"
+#include "engine/kernels/running.h"
 #include "plugins/dsv4_plugin.h"
 
 #define POOL_MAX_THREADS 1024

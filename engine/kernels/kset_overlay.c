@@ -2,7 +2,7 @@
  * kset_overlay.c - overlays as operators write them: FAMILY[.PHASE]=PLUGIN, OP[.PHASE]=PLUGIN and all=PLUGIN.
  * Threads: any. Locks: none. */
 #include "engine/base/rc.h"
-#include "engine/model/kset_priv.h"
+#include "engine/kernels/kset_priv.h"
 
 #include <string.h>
 

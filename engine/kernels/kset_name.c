@@ -4,7 +4,7 @@
  *
  * The name says what runs, not how it was asked for: an overlay hidden by a later one is not in it, and overlays as the
  * name lists them make the same set of the same name. A plugin under all families that it offers is "all=PLUGIN". */
-#include "engine/model/kset_priv.h"
+#include "engine/kernels/kset_priv.h"
 
 #include <string.h>
 

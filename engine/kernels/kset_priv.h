@@ -4,7 +4,7 @@
 #ifndef ENGINE_KSET_PRIV_H
 #define ENGINE_KSET_PRIV_H
 
-#include "engine/model/kset.h"
+#include "engine/kernels/kset.h"
 
 #include <stdbool.h>
 

@@ -14,7 +14,7 @@
 /* One int32 per parameter: the number, or the index of the word in its choices. */
 struct numerics {
 #define NUMERIC(name, choices, native, exact, text) int32_t name;
-#include "engine/model/numerics.def"
+#include "engine/kernels/numerics.def"
 #undef NUMERIC
 };
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * provider.c - kernels in memory: a plugin's descriptor, the host table its functions get, and its users.
  * Threads: ops opens and closes, any counts users. Locks: none (atomics). */
-#include "engine/model/provider.h"
+#include "engine/kernels/provider.h"
 #include "engine/base/list.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
-#include "engine/model/pool.h"
+#include "engine/kernels/pool.h"
 #include "plugins/ref/ref.h"
 
 #include <stdlib.h>

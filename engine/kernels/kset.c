@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * kset.c - immutable kernel sets: ref overlaid by plugin ops, resolved once to a flat table.
  * Threads: control builds, engine pins, anyone reads, ops frees. Lock: none (atomic count). */
-#include "engine/model/kset.h"
+#include "engine/kernels/kset.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
-#include "engine/model/kset_priv.h"
+#include "engine/kernels/kset_priv.h"
 #include "plugins/ref/ref.h"
 
 #include <stdatomic.h>

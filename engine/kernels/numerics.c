@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * numerics.c - the numerics parameters: table, parsing, and their meaning for ops.
  * Threads: any. Locks: none. */
-#include "engine/model/numerics.h"
+#include "engine/kernels/numerics.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -13,7 +13,7 @@
 
 const struct numerics_row numerics_table[] = {
 #define NUMERIC(name, choices, native, exact, text) { #name, choices, text, offsetof(struct numerics, name) },
-#include "engine/model/numerics.def"
+#include "engine/kernels/numerics.def"
 #undef NUMERIC
 };
 const int numerics_count = mem_countof(numerics_table);
@@ -32,7 +32,7 @@ void numerics_init(struct numerics *n, enum numerics_profile p, int config_topk)
 {
 	static const int32_t value[][2] = {
 #define NUMERIC(name, choices, native, exact, text) { native, exact },
-#include "engine/model/numerics.def"
+#include "engine/kernels/numerics.def"
 #undef NUMERIC
 	};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * disproved.c - files whose kernels are marked EXACT and were found to compute other bits than ref.
  * Threads: any. Locks: none (a list that only grows, of entries that never change). */
-#include "engine/model/disproved.h"
+#include "engine/kernels/disproved.h"
 #include "engine/base/mem.h"
 
 #include <stdatomic.h>

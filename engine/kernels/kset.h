@@ -8,7 +8,7 @@
 #define ENGINE_KSET_H
 
 #include "engine/base/buf.h"
-#include "engine/model/provider.h"
+#include "engine/kernels/provider.h"
 #include "plugins/check/op_name.h"
 
 #include <stdbool.h>

@@ -8,7 +8,7 @@
  * Who was taken off its CPU knows that somebody else wants it, and sleeps at once for some time: on a CPU that falls
  * idle the kernel goes on with whoever was taken off another, so that the pool gets its share (tests/bench/bench_pool
  * beside a busy process: 1.2 times slower, if everybody goes on watching 1.8). */
-#include "engine/model/pool.h"
+#include "engine/kernels/pool.h"
 #include "engine/base/altstack.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
