@@ -12,8 +12,8 @@ check() {
 bad=$(
 	check engine/base 'engine/base/[a-z0-9_]+\.(h|def)'
 	# kset.c and provider.c alone name the built-in kernels; everything else reaches them through a kernel set.
-	# What an op is called, reads and writes, and how far two results are apart, the engine asks plugins/check.
-	check engine 'engine/[a-z0-9_/]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16)\.h|plugins/ops\.def|plugins/check/op_(cost|io|diff|name)\.h|config\.h' |
+	# What an op is called, reads and writes, and how far two results are apart, the engine asks plugins/op.
+	check engine 'engine/[a-z0-9_/]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16)\.h|plugins/ops\.def|plugins/op/op_[a-z]+\.h|config\.h' |
 		grep -vE '^engine/kernels/(kset|provider)\.c:.*"plugins/ref/ref\.h"' || true
 	# engine/ in layers: a folder sees itself, base and what its line names; engine/*.[ch] see all. gen.h has the
 	# plain values that prompts, completions and requests share. A new folder gets its line.
@@ -36,7 +36,7 @@ bad=$(
 		esac
 		check "${d%/}" "${d}.*|engine/base/.*|plugins/.*|config\.h${sees:+|$sees}"
 	done
-	check plugins 'plugins/[a-z0-9_/-]+\.(h|def)|dsv4_(numfmt|plugin)\.h|ops\.def' | grep -v '^plugins/check/' || true
+	check plugins 'plugins/[a-z0-9_/-]+\.(h|def)|dsv4_(numfmt|plugin)\.h|ops\.def' | grep -vE '^plugins/(check|op)/' || true
 	check api 'api/[a-z0-9_/]+\.(h|def)|engine/engine\.h|engine/base/[a-z0-9_]+\.(h|def)|config\.h'
 	# api/ in layers: http carries bytes, request reads what any protocol's body says, and each protocol sees these two,
 	# itself and no other protocol; api/*.c see all. What serves a path http knows by the handlers' names in routes.def.
@@ -77,15 +77,17 @@ bad=$(
 	done
 	# plugins see libc and libm only
 	find plugins -name '*.[ch]' | xargs grep -nHE '#[ \t]*include[ \t]*<(jansson|microhttpd|pcre2|curl|zlib|systemd)' || true
-	# the check library holds plugins against ref; it is the daemon's, kcheck's and the engine's, no plugin's. The
-	# program kcheck.c, which is no part of the library, maps plugins and opens GPUs exactly as the daemon does.
-	check plugins/check 'plugins/(check|ref)/[a-z0-9_]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16)\.h|plugins/ops\.def|engine/base/[a-z0-9_]+\.(h|def)' |
+	# what an op's arguments are, for the check library and the engine; no plugin's
+	check plugins/op 'plugins/op/[a-z0-9_]+\.h|plugins/ref/vec\.h|plugins/dsv4_plugin\.h|plugins/ops\.def|engine/base/must\.h'
+	# the check library holds plugins against ref; it is the daemon's and kcheck's, no plugin's. The program kcheck.c,
+	# which is no part of the library, maps plugins and opens GPUs exactly as the daemon does.
+	check plugins/check 'plugins/(check|op|ref)/[a-z0-9_]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16)\.h|plugins/ops\.def|engine/base/[a-z0-9_]+\.(h|def)' |
 		grep -vE '^plugins/check/kcheck\.c:.*"engine/plugin/plugin_map\.h"' |
 		grep -vE '^plugins/check/kcheck_device\.h:.*"engine/device/(cuda_driver|device)\.h"' || true
 	# a plugin looks into no other plugin's folder; x86/ is the source that two share, cuda/ that of those for GPUs
 	for d in plugins/*/; do
 		case $d in
-		plugins/check/) continue ;;
+		plugins/check/ | plugins/op/) continue ;;
 		plugins/avx2/ | plugins/avx512/) sees='|plugins/x86/.*' ;;
 		plugins/cuda-*/) sees='|plugins/cuda/.*' ;;
 		*) sees='' ;;

@@ -10,7 +10,7 @@
 #define ENGINE_BESIDE_H
 
 #include "engine/model/forward.h"
-#include "plugins/check/op_diff.h"
+#include "plugins/op/op_diff.h"
 
 #define BESIDE_NAME_MAX 64
 

@@ -3,7 +3,7 @@
  * Threads: any. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/checkpoint/inspect_priv.h"
-#include "plugins/check/op_name.h"
+#include "plugins/op/op_name.h"
 
 #include <errno.h>
 #include <inttypes.h>

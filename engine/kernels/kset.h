@@ -9,7 +9,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/kernels/provider.h"
-#include "plugins/check/op_name.h"
+#include "plugins/op/op_name.h"
 
 #include <stdbool.h>
 #include <stdint.h>

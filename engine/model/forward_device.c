@@ -4,7 +4,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/model/forward_priv.h"
-#include "plugins/check/op_io.h"
+#include "plugins/op/op_io.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "engine/base/rc.h"
 #include "engine/model/model.h"
 #include "engine/model/placement.h"
-#include "plugins/check/op_cost.h"
+#include "plugins/op/op_cost.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,9 +5,9 @@
 #define CHECK_CHECK_H
 
 #include "plugins/check/guard.h"
-#include "plugins/check/op_diff.h"
-#include "plugins/check/op_name.h"
 #include "plugins/dsv4_plugin.h"
+#include "plugins/op/op_diff.h"
+#include "plugins/op/op_name.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #include "plugins/check/case.h"
 #include "plugins/check/check.h"
 #include "plugins/check/check_host.h"
-#include "plugins/check/op_cost.h"
+#include "plugins/op/op_cost.h"
 #include "plugins/ref/ref.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/kernels/pool.h"
-#include "plugins/check/op_name.h"
+#include "plugins/op/op_name.h"
 #include "tests/bench/mkmodel.h"
 
 #include <errno.h>

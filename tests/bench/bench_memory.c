@@ -6,7 +6,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/serve/rng.h"
-#include "plugins/check/op_cost.h"
+#include "plugins/op/op_cost.h"
 #include "tests/bench/mkmodel.h"
 
 #include <errno.h>

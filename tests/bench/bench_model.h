@@ -8,7 +8,7 @@
 #include "engine/model/forward.h"
 #include "engine/model/model.h"
 #include "engine/model/repack.h"
-#include "plugins/check/op_cost.h"
+#include "plugins/op/op_cost.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_memory.h"
 

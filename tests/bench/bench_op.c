@@ -6,9 +6,9 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/eval/eval_plugins.h"
-#include "plugins/check/op_cost.h"
-#include "plugins/check/op_io.h"
-#include "plugins/check/op_name.h"
+#include "plugins/op/op_cost.h"
+#include "plugins/op/op_io.h"
+#include "plugins/op/op_name.h"
 #include "tests/bench/bench_peak.h"
 
 #include <math.h>

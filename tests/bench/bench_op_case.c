@@ -5,9 +5,9 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "plugins/check/case.h"
-#include "plugins/check/op_cost.h"
-#include "plugins/check/op_io.h"
-#include "plugins/check/op_name.h"
+#include "plugins/op/op_cost.h"
+#include "plugins/op/op_io.h"
+#include "plugins/op/op_name.h"
 #include "tests/bench/bench_op.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
 #include "engine/base/rc.h"
 #include "engine/serve/rng.h"
 #include "plugins/check/check.h"
-#include "plugins/check/op_cost.h"
 #include "plugins/dsv4_rows16.h"
+#include "plugins/op/op_cost.h"
 #include "tests/bench/bench_op.h"
 
 #include <math.h>

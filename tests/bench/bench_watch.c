@@ -3,7 +3,7 @@
  * Threads: main. Locks: none. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
-#include "plugins/check/op_name.h"
+#include "plugins/op/op_name.h"
 #include "tests/bench/bench_model.h"
 
 static const struct bench_column bench_watch_columns[] = {

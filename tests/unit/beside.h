@@ -4,7 +4,7 @@
 #ifndef TESTS_BESIDE_H
 #define TESTS_BESIDE_H
 
-#include "plugins/check/op_diff.h"
+#include "plugins/op/op_diff.h"
 #include "tests/unit/plugkit.h"
 
 /* One op, over the calls so far. */

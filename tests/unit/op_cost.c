@@ -2,7 +2,7 @@
  * op_cost.c (test) - tests of what a call must read and compute, which speeds are shown against: by hand.
  * Threads: the test's own. Locks: none. */
 #include "plugins/check/case_matrix.h"
-#include "plugins/check/op_cost.h"
+#include "plugins/op/op_cost.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * op_diff.c - tests of how far two results are apart, against figures worked out by hand.
  * Threads: the test's own. Locks: none. */
-#include "plugins/check/op_diff.h"
+#include "plugins/op/op_diff.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * op_io.c - tests of what an op is said to write: ref writes that, all of it, nothing else, and where it is told.
  * Threads: the test's own. Locks: none. */
-#include "plugins/check/op_io.h"
+#include "plugins/op/op_io.h"
 #include "plugins/ref/ref.h"
 #include "tests/unit/refkit.h"
 

@@ -5,7 +5,7 @@
 #include "engine/base/mem.h"
 #include "plugins/check/case_matrix.h"
 #include "plugins/check/check.h"
-#include "plugins/check/op_io.h"
+#include "plugins/op/op_io.h"
 #include "plugins/ref/ref.h"
 #include "tests/unit/refkit.h"
 

@@ -4,7 +4,7 @@
 #ifndef CHECK_OP_DIFF_H
 #define CHECK_OP_DIFF_H
 
-#include "plugins/check/op_io.h"
+#include "plugins/op/op_io.h"
 
 /* Accumulates over calls; start from zeroes. Sums are in double. A value that is NaN or infinite in a or b, and not
  * the same in both, makes err2 and max_abs infinite and adds to no other sum: one of them cannot be missed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * op_cost.c - what a call of an op must read at least and compute, worked out from its arguments.
  * Threads: any. Locks: none. */
-#include "plugins/check/op_cost.h"
+#include "plugins/op/op_cost.h"
 #include "plugins/ref/vec.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * op_diff.c - how far two results of one op are apart.
  * Threads: any. Locks: none. */
-#include "plugins/check/op_diff.h"
+#include "plugins/op/op_diff.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * op_io.c - what an op reads in place and writes: where, how many, and how to point it elsewhere.
  * Threads: any. Locks: none. */
-#include "plugins/check/op_io.h"
+#include "plugins/op/op_io.h"
 #include "engine/base/must.h"
 #include "plugins/ref/vec.h"
 

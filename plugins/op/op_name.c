@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * op_name.c - what ops, their families, phases, weight formats and numerics are called, everywhere that people read.
  * Threads: any. Locks: none. */
-#include "plugins/check/op_name.h"
+#include "plugins/op/op_name.h"
 #include "engine/base/must.h"
 
 static const char *const op_families[DSV4_N_FAMILY] = {
