@@ -12,6 +12,7 @@
 #include "engine/checkpoint/inspect.h"
 #include "engine/device/device.h"
 #include "engine/device/device_list.h"
+#include "engine/device/queue.h"
 #include "engine/beside/compare.h"
 #include "engine/beside/explain.h"
 #include "engine/cache/cache.h"

@@ -6,6 +6,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/device/device_list.h"
+#include "engine/device/queue.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * device_code.c - loaded kernels: the GPU half of the table that plugins get.
  * Threads: ops loads and unloads, who drives a queue launches on it. Lock: of the list of modules, a leaf. */
-#include "engine/device/device_priv.h"
+#include "engine/device/queue_priv.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 

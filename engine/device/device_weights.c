@@ -4,7 +4,7 @@
  *
  * Tensors are laid one after the other in large pieces of memory, each on an address that suits wide loads, whatever it
  * had in its file. Copies go through the loader's pinned memory, two parts in turn. */
-#include "engine/device/device_priv.h"
+#include "engine/device/queue_priv.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"

@@ -6,6 +6,7 @@
 #include "engine/model/expert_slots.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
+#include "engine/device/queue.h"
 #include "plugins/op/op_cost.h"
 
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #ifndef ENGINE_FORWARD_PRIV_H
 #define ENGINE_FORWARD_PRIV_H
 
+#include "engine/device/queue.h"
 #include "engine/model/expert_slots.h"
 #include "engine/model/forward.h"
 #include "engine/model/model.h"

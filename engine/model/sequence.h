@@ -15,6 +15,7 @@
 
 #include "engine/checkpoint/model_config.h"
 #include "engine/device/device.h"
+#include "engine/device/queue.h"
 #include "plugins/dsv4_plugin.h"
 
 #include <stdbool.h>

@@ -6,6 +6,7 @@
 
 #include "engine/device/cuda_driver.h"
 #include "engine/device/device.h"
+#include "engine/device/queue.h"
 #include "plugins/check/check.h"
 
 struct kcheck_device {

@@ -6,6 +6,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/device/device.h"
+#include "engine/device/queue.h"
 #include "engine/kernels/provider.h"
 
 struct bench_gpu {

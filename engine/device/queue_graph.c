@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * device_graph.c - decode steps as graphs: captured each time, since their numbers differ, and launched by an executable one
+ * queue_graph.c - decode steps as graphs: captured each time, since their numbers differ, and launched by an executable one
  * that is kept as long as the list of kernels is the same.
  * Threads: one at a time per queue. Locks: the view's, a leaf.
  *
  * Steps of one set differ in how many sequences they have and in which of them complete a group of the compressors, so
  * that a few graphs take turns: each is known by its key and the number of its nodes. */
-#include "engine/device/device_priv.h"
+#include "engine/device/queue_priv.h"
 #include "engine/base/must.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * device_queue.c - what forward passes are driven by: a stream, its scratch and staging memory, and how it fails.
+ * queue.c - what forward passes are driven by: a stream, its scratch and staging memory, and how it fails.
  * Threads: one at a time per queue. Locks: none. */
-#include "engine/device/device_priv.h"
+#include "engine/device/queue_priv.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
