@@ -60,6 +60,25 @@ struct cuda_graph_update {
 	void *node, *from;
 };
 
+#define CUDA_MEMORY_UNIFIED 4           /* copy_rows: the address says which */
+
+/* The driver's CUDA_MEMCPY2D. */
+struct cuda_copy_rows {
+	size_t from_x, from_y;          /* bytes and rows to begin at */
+	unsigned from_type;
+	const void *from_host;
+	uint64_t from;
+	void *from_array;
+	size_t from_stride;
+	size_t to_x, to_y;
+	unsigned to_type;
+	void *to_host;
+	uint64_t to;
+	void *to_array;
+	size_t to_stride;
+	size_t bytes, rows;             /* of a row; how many */
+};
+
 struct cuda_driver {
 #define FN(field, symbol, params) int (*field) params;
 #include "engine/device/cuda_driver.def"

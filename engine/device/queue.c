@@ -189,6 +189,24 @@ void queue_move(struct queue *q, void *dst, const void *src, size_t bytes)
 	}
 }
 
+void queue_move_rows(struct queue *q, void *dst, size_t dst_stride, const void *src, size_t src_stride, size_t rows,
+	size_t bytes)
+{
+	const struct cuda_copy_rows c = {
+		.from_type = CUDA_MEMORY_UNIFIED, .from = (uintptr_t)src, .from_stride = src_stride,
+		.to_type = CUDA_MEMORY_UNIFIED, .to = (uintptr_t)dst, .to_stride = dst_stride, .bytes = bytes, .rows = rows,
+	};
+
+	must(dst_stride >= bytes && src_stride >= bytes);
+	if (!queue_is_gpu(q)) {
+		for (size_t i = 0; i < rows && bytes; i++)
+			memcpy((char *)dst + i * dst_stride, (const char *)src + i * src_stride, bytes);
+	} else if (rows && bytes) {
+		q->busy = true;
+		queue_result(q, q->device->cu->copy_rows(&c, q->stream), "a copy of rows");
+	}
+}
+
 const void *queue_fetch(struct queue *q, const void *src, size_t bytes)
 {
 	void *p;

@@ -28,6 +28,9 @@ void *queue_stage(struct queue *q, void *dst, size_t bytes);
 void queue_put(struct queue *q, void *dst, const void *staged, size_t bytes);
 /* From device to device memory, in order; the ranges do not overlap. */
 void queue_move(struct queue *q, void *dst, const void *src, size_t bytes);
+/* So many rows of so many bytes; the strides are bytes from one row to the next, and no shorter. */
+void queue_move_rows(struct queue *q, void *dst, size_t dst_stride, const void *src, size_t src_stride, size_t rows,
+	size_t bytes);
 /* Where the host may read src after the next sync, until the queue_stage() after it; the CPU's is src. NULL if short. */
 const void *queue_fetch(struct queue *q, const void *src, size_t bytes);
 /* device_free() when what is queued has run. */

@@ -94,6 +94,21 @@ static void driver_waits(void)
 	IS(driver_launch(f, in, out), CUDA_OK);
 	IS(cu->copy_to_host(&pageable, there + DRIVER_N * 4 - 4, 4, stream), CUDA_OK);
 	IS(pageable, DRIVER_N - 1);
+	/* Rows: three floats of each eight, to each four. */
+	struct cuda_copy_rows rows = { .from_type = CUDA_MEMORY_UNIFIED, .from = (uintptr_t)in, .from_stride = 32,
+		.to_type = CUDA_MEMORY_UNIFIED, .to = (uintptr_t)out, .to_stride = 16, .bytes = 12, .rows = 2 };
+
+	out[1] = out[3] = out[8] = -1;
+	IS(cu->copy_rows(&rows, stream), CUDA_OK);
+	IS(out[1], -1);
+	IS(cu->stream_wait(stream), CUDA_OK);
+	IS(out[1], 1);
+	IS(out[3], -1);
+	IS(out[4], 8);
+	IS(out[6], 10);
+	IS(out[8], -1);
+	rows.to_stride = 8;
+	IS(cu->copy_rows(&rows, stream), CUDA_INVALID_VALUE);
 }
 
 static void driver_graphs(void)

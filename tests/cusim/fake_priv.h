@@ -33,13 +33,14 @@ struct fake_device {
 };
 
 /* Work that waits: records one after another, of their own sizes. */
-enum fake_kind { FAKE_LAUNCH, FAKE_COPY };
+enum fake_kind { FAKE_LAUNCH, FAKE_COPY, FAKE_COPY_ROWS };
 struct fake_record {
 	uint32_t size;           /* of all of it, what follows included */
 	enum fake_kind kind;
 	union {
 		struct cusim_launch launch;  /* args follow */
 		struct { void *to; const void *from; size_t bytes; bool here; } copy; /* here: the bytes follow */
+		struct cuda_copy_rows rows;
 	} u;
 };
 

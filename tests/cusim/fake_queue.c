@@ -66,13 +66,18 @@ static void fake_queue_launch(struct fake_device *d, struct fake_record *r)
 		d->failed = CUDA_ILLEGAL_ADDRESS;
 }
 
-static void fake_queue_copy(const struct fake_record *r)
+static void fake_queue_bytes(void *to, const void *from, size_t bytes)
 {
-	const void *from = r->u.copy.here ? (const void *)(r + 1) : r->u.copy.from;
+	memmove(to, from, bytes);
+	if (fake_memory_kind(to) == FAKE_DEVICE)
+		cusim_memory_written(to, bytes);
+}
 
-	memmove(r->u.copy.to, from, r->u.copy.bytes);
-	if (fake_memory_kind(r->u.copy.to) == FAKE_DEVICE)
-		cusim_memory_written(r->u.copy.to, r->u.copy.bytes);
+static void fake_queue_rows(const struct cuda_copy_rows *c)
+{
+	for (size_t i = 0; i < c->rows; i++)
+		fake_queue_bytes((void *)(uintptr_t)(c->to + i * c->to_stride),
+				 (const void *)(uintptr_t)(c->from + i * c->from_stride), c->bytes);
 }
 
 /* What a lost device had still to do is dropped. */
@@ -85,8 +90,10 @@ int fake_queue_run(struct fake_stream *s)
 		at += r->size;
 		if (r->kind == FAKE_LAUNCH)
 			fake_queue_launch(s->device, r);
+		else if (r->kind == FAKE_COPY)
+			fake_queue_bytes(r->u.copy.to, r->u.copy.here ? (const void *)(r + 1) : r->u.copy.from, r->u.copy.bytes);
 		else
-			fake_queue_copy(r);
+			fake_queue_rows(&r->u.rows);
 	}
 	fake_memory_hide();
 	s->queue.n = s->queue.n_record = 0;
@@ -228,6 +235,21 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stre
 int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
 {
 	return fake_queue_put(to, (const void *)(uintptr_t)from, bytes, stream);
+}
+
+/* Between memory of the device, from its begin: all that the daemon asks for. */
+int cuMemcpy2DAsync_v2(const struct cuda_copy_rows *copy, void *stream)
+{
+	int rc;
+	struct fake_device *d = fake_enter(&rc);
+
+	if (d && (copy->from_type != CUDA_MEMORY_UNIFIED || copy->to_type != CUDA_MEMORY_UNIFIED || copy->from_x || copy->from_y ||
+		  copy->to_x || copy->to_y || copy->bytes > copy->from_stride || copy->bytes > copy->to_stride))
+		rc = CUDA_INVALID_VALUE;
+	if (!rc && copy->bytes && copy->rows)
+		fake_work_add(fake_stream_work(fake_stream(d, stream)), FAKE_COPY_ROWS, 0)->u.rows = *copy;
+	fake_leave();
+	return rc;
 }
 
 int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,

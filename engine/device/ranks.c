@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ * ranks.c - devices that compute one model together: who they are, their rendezvous, and gathering in the CPU's memory.
+ * Threads, locks: as ranks.h. */
+#include "engine/device/ranks_priv.h"
+#include "engine/base/clock.h"
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/base/rc.h"
+#include "engine/device/device_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS_WATCH_NS 20000     /* how long a rank watches for the last one before it sleeps */
+#define RANKS_LOOKS 64           /* between two looks at the clock */
+
+/* ---- life ---- */
+
+static struct ranks *ranks_new(int n)
+{
+	struct ranks *r = mem_new(sizeof *r);
+
+	must(n >= 1 && n <= DEVICE_LIST_MAX);
+	r->n = n;
+	r->place = mem_try((size_t)n, sizeof *r->place); /* aligned */
+	must(r->place != NULL);
+	lock_init(&r->lock, "ranks");
+	lock_cond_init(&r->all_here);
+	lock_cond_init(&r->pass_over);
+	return r;
+}
+
+struct ranks *ranks_cpu(int n)
+{
+	struct ranks *r = ranks_new(n);
+
+	for (int i = 0; i < n; i++)
+		r->place[i].device = device_cpu();
+	return r;
+}
+
+int ranks_open(const char *names, struct ranks **ret_r, struct buf *why)
+{
+	struct device_list l;
+	struct ranks *r;
+	int rc = device_list_parse(names, &l, why);
+
+	if (rc)
+		return rc;
+	if (l.n > 1)
+		return buf_why(why, RC_UNSUPPORTED, "device %s: a daemon computes on one GPU so far; name one, as cuda:%d", names,
+			       l.gpu[0]);
+	r = ranks_new(1);
+	rc = device_open(names, &r->place[0].device, why);
+	if (rc)
+		ranks_close(&r);
+	else
+		*ret_r = r;
+	return rc;
+}
+
+void ranks_close(struct ranks **pr)
+{
+	struct ranks *r = *pr;
+
+	*pr = NULL;
+	if (!r)
+		return;
+	must(r->serving == r->ticket);
+	for (int i = 0; i < r->n; i++)
+		device_close(&r->place[i].device);
+	must_zero(pthread_cond_destroy(&r->all_here));
+	must_zero(pthread_cond_destroy(&r->pass_over));
+	lock_fini(&r->lock);
+	free(r->place);
+	free(r);
+}
+
+int ranks_n(const struct ranks *r)
+{
+	return r->n;
+}
+
+struct device *ranks_device(const struct ranks *r, int rank)
+{
+	must(rank >= 0 && rank < r->n);
+	return r->place[rank].device;
+}
+
+/* ---- passes ---- */
+
+void ranks_begin(struct ranks *r)
+{
+	uint64_t mine;
+
+	lock_take(&r->lock);
+	mine = r->ticket++;
+	while (r->serving != mine)
+		(void)lock_wait(&r->lock, &r->pass_over, -1);
+	lock_drop(&r->lock);
+}
+
+void ranks_end(struct ranks *r)
+{
+	lock_take(&r->lock);
+	must(r->serving < r->ticket);
+	r->serving++;
+	must_zero(pthread_cond_broadcast(&r->pass_over));
+	lock_drop(&r->lock);
+}
+
+/* ---- rendezvous ---- */
+
+static inline void ranks_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static void ranks_await(struct ranks *r, unsigned round)
+{
+	long long end = clock_ns() + RANKS_WATCH_NS;
+
+	do {
+		for (int i = 0; i < RANKS_LOOKS; i++) {
+			if (atomic_load_explicit(&r->round, memory_order_acquire) != round)
+				return;
+			ranks_pause();
+		}
+	} while (clock_ns() < end);
+	lock_take(&r->lock);
+	while (atomic_load(&r->round) == round)
+		(void)lock_wait(&r->lock, &r->all_here, -1);
+	lock_drop(&r->lock);
+}
+
+/* The last one looks at what all said, and opens the door. Nobody comes to the next round before they have read it. */
+static void ranks_open_door(struct ranks *r, unsigned round)
+{
+	r->agreed = 0;
+	for (int i = r->n - 1; i >= 0; i--)
+		if (r->place[i].said)
+			r->agreed = r->place[i].said;
+	atomic_store(&r->here, 0);
+	lock_take(&r->lock);
+	atomic_store(&r->round, round + 1);
+	must_zero(pthread_cond_broadcast(&r->all_here));
+	lock_drop(&r->lock);
+}
+
+int ranks_agree(struct ranks *r, int rank, int rc)
+{
+	unsigned round = atomic_load_explicit(&r->round, memory_order_acquire);
+
+	if (r->n == 1)
+		return rc;
+	r->place[rank].said = rc;
+	if (atomic_fetch_add_explicit(&r->here, 1, memory_order_acq_rel) == r->n - 1)
+		ranks_open_door(r, round);
+	else
+		ranks_await(r, round);
+	return r->agreed;
+}
+
+/* ---- gathering ---- */
+
+/* Each copies all, and goes on when nobody reads its own any more. */
+static void ranks_gather_cpu(struct ranks *r, int rank, char *dst, const void *src, size_t bytes)
+{
+	r->place[rank].src = src;
+	r->place[rank].bytes = bytes;
+	(void)ranks_agree(r, rank, 0);
+	for (int i = 0; i < r->n; i++) {
+		must(r->place[i].bytes == bytes);
+		memcpy(dst + (size_t)i * bytes, r->place[i].src, bytes);
+	}
+	(void)ranks_agree(r, rank, 0);
+}
+
+void ranks_gather(struct ranks *r, int rank, struct queue *q, void *dst, const void *src, size_t bytes)
+{
+	if (bytes == 0)
+		return;
+	if (r->n == 1)
+		queue_move(q, dst, src, bytes);
+	else
+		ranks_gather_cpu(r, rank, dst, src, bytes);
+}
