@@ -102,6 +102,7 @@ static int open_serve(struct daemon *d)
 		if (d->conf.numeric[i])
 			r = engine_numerics_set(d->engine, numerics_table[i].name, d->conf.numeric[i], &why);
 	r = r ? r : engine_speculate(d->engine, (int)conf_int(&d->conf, CONF_speculate), &why);
+	engine_max_gap(d->engine, (int)conf_int(&d->conf, CONF_max_gap));
 	if (!r) {
 		r = serve_start(d, &why);
 		code = r == RC_CONFIG ? DAEMON_CONFIG : DAEMON_TEMPORARY;

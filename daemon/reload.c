@@ -122,8 +122,10 @@ static void reload_live(struct daemon *d, struct conf *next, json_t *changed, js
 		must_zero(log_parse_level(conf_text(&d->conf, CONF_log_level), &level));
 		log_set_level(level);
 	}
-	if (d->engine)
-		must_zero(engine_speculate(d->engine, (int)conf_int(&d->conf, CONF_speculate), NULL));
+	if (!d->engine)
+		return;
+	must_zero(engine_speculate(d->engine, (int)conf_int(&d->conf, CONF_speculate), NULL));
+	engine_max_gap(d->engine, (int)conf_int(&d->conf, CONF_max_gap));
 }
 
 static int reload_read(struct daemon *d, json_t **ret_told, struct buf *why)

@@ -8,6 +8,7 @@
 #include "engine/base/buf.h"
 #include "engine/gen.h"
 #include "engine/serve/generation.h"
+#include "engine/serve/pace.h"
 #include "engine/serve/loopguard.h"
 #include "engine/checkpoint/inspect.h"
 #include "engine/device/device.h"
@@ -142,6 +143,10 @@ bool engine_cache_kept(struct engine *e, struct buf *ret_across);
 int engine_can_speculate(const struct engine *e, int n, struct buf *why);
 int engine_speculate(struct engine *e, int n, struct buf *why);
 
+/* While requests decode, prompts are computed in chunks so short that a step takes about so many milliseconds at most
+ * (serve/pace.h), from the next step on; 0, as after opening: as long as it takes. Changes no bit of any answer. */
+void engine_max_gap(struct engine *e, int ms);
+
 /* A kernel that was believed was disproved (disproved.h), so every identity is another: the epoch rises. */
 void engine_numbers_changed(struct engine *e);
 
@@ -193,6 +198,7 @@ struct engine_status {
 	double step_age;          /* seconds since the last step ended; 0 when idle */
 	size_t state_bytes;       /* KV and compressor state of live sequences */
 	struct repack_view repack; /* n_total 0: nothing is repacked */
+	struct pace pace;         /* of prompts beside decoding */
 	int n_threads, max_running, speculate;
 	char why_failed[256];
 };

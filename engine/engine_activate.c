@@ -135,6 +135,14 @@ int engine_speculate(struct engine *e, int n, struct buf *why)
 	return 0;
 }
 
+void engine_max_gap(struct engine *e, int ms)
+{
+	must(ms >= 0);
+	lock_take(&e->lock);
+	e->count.pace.gap = ms * 1e-3;
+	lock_drop(&e->lock);
+}
+
 void engine_numbers_changed(struct engine *e)
 {
 	lock_take(&e->lock);

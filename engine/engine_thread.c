@@ -178,6 +178,7 @@ static bool engine_collect(struct engine *e)
 			break;
 	e->woken = false;
 	go = !e->stopping;
+	e->sched.pace.gap = e->count.pace.gap;
 	while (!list_empty(&e->incoming)) {
 		struct list *node = e->incoming.next;
 
@@ -434,34 +435,58 @@ static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sch
 	buf_fini(&why);
 }
 
-/* The batch's requests that nobody has cancelled since the step was planned. */
-static void engine_batch(struct engine *e, const struct sched_batch *b)
+/* The batch's requests that nobody has cancelled since the step was planned. Returns their tokens. */
+static int engine_batch(struct engine *e, const struct sched_batch *b)
 {
 	struct sched_item *item = e->sched.item + b->first;
-	int i, n = 0;
+	int i, n = 0, tokens = 0;
 
-	for (i = 0; i < b->n; i++)
-		if (!engine_reap(e, engine_request(item[i].task)))
-			item[n++] = item[i];
+	for (i = 0; i < b->n; i++) {
+		if (engine_reap(e, engine_request(item[i].task)))
+			continue;
+		tokens += item[i].n;
+		item[n++] = item[i];
+	}
 	if (n)
 		engine_run(e, b->phase, item, n);
+	return tokens;
+}
+
+/* Runs what was planned, and learns what it cost. Returns the prompt tokens computed beside decoding. */
+static int engine_batches(struct engine *e)
+{
+	double seconds[DSV4_N_PHASE] = { 0 };
+	int tokens[DSV4_N_PHASE] = { 0 };
+
+	for (int i = 0; i < e->sched.n_batch && !e->broken; i++) {
+		const struct sched_batch *b = &e->sched.batch[i];
+		long long begun = clock_ns();
+
+		tokens[b->phase] += engine_batch(e, b);
+		seconds[b->phase] += engine_since(begun);
+	}
+	if (tokens[DSV4_DECODE] == 0)
+		return 0;
+	pace_ran(&e->sched.pace, seconds[DSV4_DECODE], seconds[DSV4_PREFILL], tokens[DSV4_PREFILL]);
+	return tokens[DSV4_PREFILL];
 }
 
 static void engine_step(struct engine *e)
 {
 	long long begun = clock_ns();
-	int i;
+	int beside;
 
 	if (scheduler_plan(&e->sched) == 0)
 		return;
 	engine_shadow_begin(e);
-	for (i = 0; i < e->sched.n_batch && !e->broken; i++)
-		engine_batch(e, &e->sched.batch[i]);
+	beside = engine_batches(e);
 	engine_shadow_end(e);
 	atomic_store(&e->step_end_ns, clock_ns());
-	tally_step(&e->tally, engine_since(begun));
+	tally_step(&e->tally, engine_since(begun), beside);
 	lock_take(&e->lock);
 	e->count.steps++;
+	e->count.pace.decode = e->sched.pace.decode;
+	e->count.pace.token = e->sched.pace.token;
 	lock_drop(&e->lock);
 }
 

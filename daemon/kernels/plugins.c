@@ -216,10 +216,11 @@ json_t *plugin_ops_json(const struct plugin_facts *f)
 		const struct plugin_fact_op *o = &f->op[i];
 
 		json_array_append_new(ops, json_pack(
-			"{s:s, s:s, s:o, s:o, s:s, s:s}", "op", op_name((enum dsv4_op)o->op), "family",
+			"{s:s, s:s, s:o, s:o, s:s, s:s, s:s}", "op", op_name((enum dsv4_op)o->op), "family",
 			op_family_name(op_family((enum dsv4_op)o->op)), "phases",
 			plugin_phases_json(o->phases), "weights", plugin_wfmts_json(o->wfmts), "numerics",
-			op_numerics_name((enum dsv4_numerics)o->numerics), "tag", o->tag));
+			op_numerics_name((enum dsv4_numerics)o->numerics), "tag", o->tag, "reads",
+			o->reads & DSV4_READS_PACKED ? "packed" : "native"));
 	}
 	return ops;
 }

@@ -119,6 +119,8 @@ void tell_engine(struct daemon *d, struct metrics *m)
 	engine_tally(d->engine, &t);
 	tell_counts(&s, m);
 	metrics_put(m, METRIC_prefill_tokens_total, (double)t.tokens[DSV4_PREFILL], NULL);
+	metrics_put(m, METRIC_beside_steps_total, (double)t.beside_steps, NULL);
+	metrics_put(m, METRIC_beside_tokens_total, (double)t.beside_tokens, NULL);
 	metrics_put(m, METRIC_reasoning_tokens_total, (double)t.reasoning_tokens, NULL);
 	metrics_put(m, METRIC_drafted_tokens_total, (double)t.drafted_tokens, NULL);
 	metrics_put(m, METRIC_accepted_tokens_total, (double)t.accepted_tokens, NULL);

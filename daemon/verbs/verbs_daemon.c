@@ -72,6 +72,15 @@ static void status_repacked(const struct repack_view *v, json_t *o)
 	buf_fini(&text);
 }
 
+/* max_gap and what it comes to: prompt tokens in a step beside decoding, null without a limit; the estimates behind it. */
+static void status_pace(const struct pace *p, json_t *o)
+{
+	json_t *tokens = p->gap > 0 ? json_integer(pace_tokens(p)) : json_null();
+
+	status_set(o, "beside", json_pack("{s:f, s:o, s:f, s:f}", "max_gap_s", p->gap, "prompt_tokens", tokens, "token_s",
+					  p->token, "decode_s", p->decode));
+}
+
 static void status_device(struct daemon *d, json_t *o)
 {
 	struct device_view v;
@@ -109,6 +118,7 @@ static void status_engine(struct daemon *d, json_t *o)
 	status_kernels(d, o);
 	status_set(o, "epoch", json_integer((json_int_t)s.epoch));
 	status_set(o, "speculate", json_integer(s.speculate));
+	status_pace(&s.pace, o);
 	status_set(o, "steps", json_integer((json_int_t)s.steps));
 	status_set(o, "step_age_s", json_real(s.step_age));
 	status_set(o, "state_bytes", json_integer((json_int_t)s.state_bytes));

@@ -158,6 +158,8 @@ static int param_apply(struct daemon *d, const char *name, const char *value, st
 	r = conf_set_live(&d->conf, (enum conf_key)key, value, why);
 	if (r == 0 && key == CONF_speculate)
 		must_zero(engine_speculate(d->engine, (int)conf_int(&d->conf, CONF_speculate), NULL));
+	if (r == 0 && key == CONF_max_gap)
+		engine_max_gap(d->engine, (int)conf_int(&d->conf, CONF_max_gap));
 	return r;
 }
 

@@ -162,7 +162,7 @@ static int scheduler_take(struct scheduler *s, bool decode, struct sched_task **
 
 int scheduler_plan(struct scheduler *s)
 {
-	int n_decode, n_prefill, tokens, none;
+	int n_decode, n_prefill, tokens, none, most;
 	struct sched_task **prefill;
 
 	s->n_item = s->n_batch = 0;
@@ -172,6 +172,8 @@ int scheduler_plan(struct scheduler *s)
 	tokens = s->budget - tokens;
 	if (tokens < s->budget / SCHEDULER_PREFILL_FLOOR)
 		tokens = s->budget / SCHEDULER_PREFILL_FLOOR;
+	most = n_decode ? pace_tokens(&s->pace) : tokens;
+	tokens = tokens < most ? tokens : most;
 	scheduler_share(s, prefill, n_prefill, tokens > 0 ? tokens : 1);
 	scheduler_emit(s, s->order, n_decode, DSV4_DECODE);
 	scheduler_emit(s, prefill, n_prefill, DSV4_PREFILL);

@@ -7,6 +7,7 @@
 #include "engine/base/list.h"
 #include "engine/kernels/kset.h"
 #include "engine/kernels/numerics.h"
+#include "engine/serve/pace.h"
 
 #include <stdbool.h>
 
@@ -36,6 +37,7 @@ struct sched_batch {
 struct scheduler {
 	int budget;                /* tokens per step */
 	int max_running;           /* that are not paused; in a plan */
+	struct pace pace;          /* of prefill beside decoding */
 	struct list waiting, running; /* oldest first */
 	int n_waiting, n_running;
 	unsigned turn;             /* whose turn it is to be first */
@@ -58,9 +60,9 @@ void scheduler_admit(struct scheduler *s, struct sched_task *t);
 /* From whichever queue. */
 void scheduler_drop(struct scheduler *s, struct sched_task *t);
 
-/* Fills the plan: every decoding task gets its token, and its drafts; what the budget leaves is shared by the prefilling
- * tasks, equally but for those that need less. Prefill always gets at least an eighth of the budget, so that
- * it cannot starve. Returns the number of items; paused tasks get none. */
+/* Fills the plan: every decoding task gets its token, and its drafts; what the budget leaves, an eighth of it at least, is
+ * shared by the prefilling tasks, equally but for those that need less. If any task decodes, they share no more than the
+ * pace lets them have (pace.h), which may be less than that eighth. Returns the number of items; paused tasks get none. */
 int scheduler_plan(struct scheduler *s);
 
 #endif

@@ -132,10 +132,12 @@ void tally_drafts(struct tally *t, int drafted, int accepted)
 	lock_drop(&t->lock);
 }
 
-void tally_step(struct tally *t, double seconds)
+void tally_step(struct tally *t, double seconds, int beside)
 {
 	lock_take(&t->lock);
 	tally_add(t, TALLY_step, seconds);
+	t->view.beside_steps += beside > 0;
+	t->view.beside_tokens += (uint64_t)beside;
 	lock_drop(&t->lock);
 }
 

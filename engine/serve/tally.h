@@ -51,6 +51,7 @@ struct tally_view {
 	uint64_t errors[TALLY_N_ERROR];          /* of those GEN_ERROR */
 	uint64_t refused[TALLY_N_ERROR];         /* by engine_submit() */
 	uint64_t tokens[DSV4_N_PHASE];           /* computed in forward passes */
+	uint64_t beside_steps, beside_tokens;    /* steps of decoding that computed prompts too, and these prompts' tokens */
 	uint64_t reasoning_tokens;
 	uint64_t drafted_tokens, accepted_tokens; /* as in gen_usage */
 	uint64_t looped[GEN_N_PART][2];          /* requests whose answer loops, by where; [1]: the guard ended it */
@@ -72,7 +73,8 @@ void tally_admitted(struct tally *t, double seconds, int missed, enum cache_miss
 /* A token was generated: the first, `seconds` after submission, or so long after the one before. */
 void tally_token(struct tally *t, bool first, double seconds, int reasoning);
 void tally_batch(struct tally *t, enum dsv4_phase phase, int requests, int tokens);
-void tally_step(struct tally *t, double seconds);
+/* beside: prompt tokens that it computed beside decoding. */
+void tally_step(struct tally *t, double seconds, int beside);
 void tally_drafts(struct tally *t, int drafted, int accepted);
 /* An answer was seen to loop. */
 void tally_looped(struct tally *t, const struct gen_loop *l);

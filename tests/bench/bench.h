@@ -39,6 +39,7 @@ struct bench_args {
 	struct bench_list tokens;
 	struct bench_list contexts, prefill, batch, streams;
 	int answer, words, beside;   /* tokens of an answer, words of a prompt, of a long one beside others */
+	int max_gap;                 /* the server's; -1: its own default */
 	struct bench_texts plugins, kernels;
 };
 

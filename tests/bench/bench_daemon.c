@@ -50,7 +50,10 @@ static int bench_daemon_config(const struct bench_daemon *d, const struct bench_
 	f = fopen(path, "we");
 	if (!f)
 		return -errno;
-	fprintf(f, "[daemon]\nrepack = %s\n[cache]\ndisk = no\n[plugins]\n", a->repack ? "yes" : "no");
+	fprintf(f, "[daemon]\nrepack = %s\n", a->repack ? "yes" : "no");
+	if (a->max_gap >= 0)
+		fprintf(f, "max_gap = %d\n", a->max_gap);
+	fputs("[cache]\ndisk = no\n[plugins]\n", f);
 	for (int i = 0; i < a->plugins.n; i++) {
 		const char *slash = strrchr(a->plugins.v[i], '/');
 

@@ -38,6 +38,7 @@ enum bench_exit { BENCH_OK, BENCH_FAILED, BENCH_USAGE };
 	OPT(answer, "N", "serve: tokens of an answer (default 64)") \
 	OPT(words, "N", "serve: words of a prompt (default 32)") \
 	OPT(beside, "N", "serve: words of a long prompt that comes to seven streams (default 1000), 0: none") \
+	OPT(max_gap, "MS", "serve: the server's max_gap (default: its own)") \
 	OPT(help, "", "this text") \
 	OPT(version, "", "the version")
 
@@ -131,10 +132,10 @@ static int bench_real_option(const char *name, const char *text, double unit, do
 	return bench_usage(message, text);
 }
 
-static int bench_int_option(const char *name, const char *text, int *ret_n)
+static int bench_int_option(const char *name, const char *text, int low, int *ret_n)
 {
 	double x = 0;
-	int rc = bench_real_option(name, text, 1024, 1, 1 << 24, &x);
+	int rc = bench_real_option(name, text, 1024, low, 1 << 24, &x);
 
 	*ret_n = (int)x;
 	return rc;
@@ -230,9 +231,10 @@ static int bench_option(struct bench_args *a, enum bench_opt opt, const char *ar
 	case BENCH_OPT_batch: return bench_list_option("batch", arg, &a->batch);
 	case BENCH_OPT_repack: a->repack = true; return 0;
 	case BENCH_OPT_streams: return bench_list_option("streams", arg, &a->streams);
-	case BENCH_OPT_answer: return bench_int_option("answer", arg, &a->answer);
-	case BENCH_OPT_words: return bench_int_option("words", arg, &a->words);
-	case BENCH_OPT_beside: return bench_int_option("beside", arg, &a->beside);
+	case BENCH_OPT_answer: return bench_int_option("answer", arg, 1, &a->answer);
+	case BENCH_OPT_words: return bench_int_option("words", arg, 1, &a->words);
+	case BENCH_OPT_beside: return bench_int_option("beside", arg, 0, &a->beside);
+	case BENCH_OPT_max_gap: return bench_int_option("max-gap", arg, 0, &a->max_gap);
 	case BENCH_OPT_help: bench_help(); return -1;
 	case BENCH_OPT_version: puts("dsv4-bench " PACKAGE_VERSION); return -1;
 	case BENCH_OPT_none: break;
@@ -295,7 +297,7 @@ int main(int argc, char **argv)
 	struct bench b = { .args = { .device = "cpu", .seconds = 1, .memory = (size_t)1 << 30, .op = -1, .format = -1,
 				     .tokens = { 2, { 1, 512 } }, .contexts = { 4, { 100, 4096, 32768, 131072 } },
 				     .prefill = { 3, { 128, 512, 2048 } }, .batch = { 1, { 1 } },
-				     .streams = { 4, { 1, 2, 8, 32 } }, .answer = 64, .words = 32, .beside = 1000 } };
+				     .streams = { 4, { 1, 2, 8, 32 } }, .answer = 64, .words = 32, .beside = 1000, .max_gap = -1 } };
 	const struct bench_mode *mode = NULL;
 	struct buf why = { 0 };
 	int rc = bench_parse(&b.args, argc, argv, &mode);

@@ -41,6 +41,10 @@ def inspecting(d):
     seen = ok(d, "plugin", "inspect", "indexer-fp8")
     assert seen["accepted"] and [o["op"] for o in seen["ops"]] == ["index_score"], seen
     assert seen["ops"][0]["numerics"] == "lossy" and seen["ops"][0]["tag"] == "fp8-key", seen
+    assert seen["ops"][0]["reads"] == "native" and said(d, "plugin", "inspect", "indexer-fp8").split()[-1] == "native"
+    shutil.copy(os.path.join(BUILD, "plugins", "avx512.so"), d.plugins)
+    assert [o["op"] for o in ok(d, "plugin", "inspect", "avx512")["ops"] if o["reads"] == "packed"] == ["moe_experts"]
+    os.unlink(os.path.join(d.plugins, "avx512.so"))
     write(os.path.join(d.plugins, "hollow.so"), "no plugin")
     code, out, err = d.ctl("plugin", "inspect", "hollow", "--json")
     seen = json.loads(out)

@@ -75,7 +75,7 @@ def model():
 
 def serve():
     tiny = os.path.join(SRC, "etc", "tiny")
-    args = ["--streams", "1,3", "--answer", "5", "--words", "4", "--beside", "40"]
+    args = ["--streams", "1,3", "--answer", "5", "--words", "4", "--beside", "40", "--max-gap", "1"]
     found = measured("serve", tiny, *SHORT, *args, "--plugin", os.path.join(BUILD, "plugins", "mhc-bf16.so"))
     rows = found["streams"]
     assert [r["streams"] for r in rows] == [1, 3], rows
@@ -89,6 +89,8 @@ def serve():
     with Daemon() as d:
         found = measured("serve", f"http://127.0.0.1:{d.port}/v1", *SHORT, *args)
         assert found["streams"][1]["requests"] >= 3 and found["streams"][0]["bare_ms"] is None, found
+        args = ["--streams", "1", "--answer", "5", "--words", "4", "--beside", "0"]
+        assert "beside" not in measured("serve", f"http://127.0.0.1:{d.port}/v1", *SHORT, *args)
     r = run("serve", f"http://127.0.0.1:{d.port}/v1", *SHORT)
     assert r.returncode == 1 and "dsv4-bench: " in r.stderr, r
     # what was started is gone, and so are its files

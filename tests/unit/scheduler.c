@@ -126,6 +126,50 @@ static void decode_cannot_starve_prefill(void **state)
 	world_fini(&w, 8);
 }
 
+/* A long prompt comes to seven that decode, on a machine of 0.05 s a step of decoding and 0.004 s a prompt token. */
+static void a_long_prompt_beside_streams_goes_by_time(void **state)
+{
+	static const int left[] = { 0, 0, 0, 1777, 0, 0, 0, 0 };
+	struct scheduler_world w;
+	int steps = 0, n;
+
+	(void)state;
+	world_init(&w, 512, 8, left);
+	w.s.pace.gap = 0.2501;
+	for (; w.task[3].left; steps++) {
+		scheduler_plan(&w.s);
+		for (int i = 0; i < 8; i++)
+			assert_int_equal(w.task[i].share == 1, i != 3);
+		n = w.task[3].share;
+		w.task[3].left -= n;
+		assert_int_equal(n, steps == 0 ? PACE_FLOOR : w.task[3].left ? 50 : 11); /* 16 + 35 * 50 + 11 = 1777 */
+		pace_ran(&w.s.pace, 0.05, n * 0.004, n);
+	}
+	assert_int_equal(steps, 37);
+	world_fini(&w, 8);
+}
+
+/* Where the time would do for more than the budget, the budget holds; with nobody decoding, it alone. */
+static void the_budget_is_the_most(void **state)
+{
+	static const int left[] = { 0, 5000, 5000 };
+	struct scheduler_world w;
+
+	(void)state;
+	world_init(&w, 512, 3, left);
+	w.s.pace = (struct pace){ .gap = 0.251, .decode = 0.05, .token = 0.0001 };
+	world_step(&w, 3, (const int[]){ 1, 256, 255 });
+	w.s.pace.token = 0.01;
+	world_step(&w, 3, (const int[]){ 1, 10, 10 }); /* what the time does for is shared as the budget is */
+	w.task[0].paused = true; /* who waits for its reader waits for no step */
+	w.task[0].share = 0;
+	world_step(&w, 3, (const int[]){ 0, 256, 256 });
+	w.task[0].paused = false;
+	w.s.pace.gap = 0;
+	world_step(&w, 3, (const int[]){ 1, 255, 256 });
+	world_fini(&w, 3);
+}
+
 static void batches_agree_in_set_and_numerics(void **state)
 {
 	static const int left[] = { 0, 0, 0, 5, 0, 5 };
@@ -229,6 +273,8 @@ int main(void)
 		cmocka_unit_test(a_short_prompt_passes_a_long_one),
 		cmocka_unit_test(a_tiny_budget_goes_round),
 		cmocka_unit_test(decode_cannot_starve_prefill),
+		cmocka_unit_test(a_long_prompt_beside_streams_goes_by_time),
+		cmocka_unit_test(the_budget_is_the_most),
 		cmocka_unit_test(batches_agree_in_set_and_numerics),
 		cmocka_unit_test(paused_tasks_get_nothing),
 		cmocka_unit_test(only_so_many_run),

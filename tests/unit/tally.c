@@ -53,7 +53,7 @@ static void a_value_belongs_to_the_first_bound_that_holds_it(void **state)
 	for (size_t i = 0; i < mem_countof(row); i++) {
 		teardown(state);
 		setup(state);
-		tally_step(*state, row[i].seconds);
+		tally_step(*state, row[i].seconds, 0);
 		assert_int_equal(bucket(*state, TALLY_step), row[i].bucket);
 	}
 }
@@ -96,6 +96,18 @@ static void batches_count_by_phase(void **state)
 	assert_int_equal(v.tokens[DSV4_DECODE], 69);
 	assert_int_equal(bucket(*state, TALLY_batch_prefill), 1);
 	assert_true(v.hist[TALLY_batch_decode].sum == 69);
+}
+
+static void steps_beside_decoding_count_their_prompts(void **state)
+{
+	struct tally_view v;
+
+	tally_step(*state, 0.1, 40);
+	tally_step(*state, 0.1, 0);
+	tally_step(*state, 0.1, 2);
+	tally_read(*state, &v);
+	assert_int_equal(v.beside_steps, 2);
+	assert_int_equal(v.beside_tokens, 42);
 }
 
 static void who_stopped_it(void **state)
@@ -159,6 +171,7 @@ int main(void)
 		CASE(bounds_rise),
 		CASE(the_first_token_is_apart),
 		CASE(batches_count_by_phase),
+		CASE(steps_beside_decoding_count_their_prompts),
 		CASE(who_stopped_it),
 		CASE(every_error_has_its_place),
 		CASE(a_good_end_is_no_error),
