@@ -122,6 +122,9 @@ static void one_late_step_is_soon_forgotten(void **state)
 
 	(void)state;
 	assert_in_range(after(&p, &m, 20), 199, 200);
+	pace_ran(&p, 0.05, 0.3, 200);
+	assert_in_range(pace_tokens(&p), 158, 162); /* half way */
+	assert_in_range(after(&p, &m, 8), 198, 200);
 	pace_ran(&p, 0.05, 20, 200);
 	assert_in_range(pace_tokens(&p), 99, 100); /* at most twice the estimate */
 	assert_in_range(after(&p, &m, 8), 198, 200);
