@@ -19,7 +19,7 @@ from client import BUILD, SRC, Client
 from plugins import sanitizer
 
 # Seconds after which something hangs. Sanitized kernels are ten times slower, on a busy machine thirty.
-PATIENCE = 600 if sanitizer() else 60
+PATIENCE = 600 if sanitizer() else 240
 
 
 class Daemon(Client):
