@@ -78,7 +78,7 @@ static int provider_no_threads(struct dsv4_exec *x)
 	return 1;
 }
 
-void provider_on(struct provider *p, struct device *d)
+static void provider_place(struct provider *p, struct device *d)
 {
 	p->device = d;
 	p->host.gpu = device_gpu(d);
@@ -87,28 +87,87 @@ void provider_on(struct provider *p, struct device *d)
 	p->host.n_threads = provider_no_threads;
 }
 
+void provider_on(struct provider *p, struct device *d)
+{
+	struct provider *more;
+
+	if (!p->device) {
+		provider_place(p, d);
+		return;
+	}
+	more = p->more = mem_grow(p->more, (size_t)(p->n_more + 1), sizeof *p->more);
+	provider_init(&more[p->n_more], p->plugin, p->log);
+	provider_place(&more[p->n_more++], d);
+}
+
+void provider_fini(struct provider *p)
+{
+	free(p->more);
+	p->more = NULL;
+	p->n_more = 0;
+}
+
+static struct provider *provider_at(struct provider *p, int rank)
+{
+	return rank ? &p->more[rank - 1] : p;
+}
+
+static void provider_close_first(struct provider *p, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct provider *at = provider_at(p, i);
+
+		if (p->plugin->close)
+			p->plugin->close(&at->host);
+		at->host.state = NULL;
+		if (at->device)
+			device_unload(at->device, &at->host);
+	}
+	/* What was not released counts as one. */
+	for (int i = 0; i < p->n_more; i++) {
+		atomic_fetch_add(&p->n_alloc, atomic_exchange(&p->more[i].n_alloc, 0));
+		atomic_fetch_add(&p->bytes, atomic_exchange(&p->more[i].bytes, 0));
+	}
+}
+
+/* What failed on which GPU, where there are several. */
+static int provider_failed(const struct provider *p, int rank, const char *call, int rc, struct buf *why)
+{
+	const struct device *d = rank ? p->more[rank - 1].device : p->device;
+
+	return buf_why(why, RC_PLUGIN, "%s() returned %d (%s)%s%s", call, rc, rc_text(rc), p->n_more ? " on " : "",
+		       p->n_more ? device_name(d) : "");
+}
+
 int provider_open(struct provider *p, struct buf *why)
 {
-	int rc = p->plugin->open ? p->plugin->open(&p->host, &p->host.state) : 0;
+	for (int i = 0; p->plugin->open && i <= p->n_more; i++) {
+		struct dsv4_host *host = &provider_at(p, i)->host;
+		int rc = p->plugin->open(host, &host->state);
 
-	return rc ? buf_why(why, RC_PLUGIN, "open() returned %d (%s)", rc, rc_text(rc)) : 0;
+		if (rc) {
+			provider_close_first(p, i);
+			return provider_failed(p, i, "open", rc, why);
+		}
+	}
+	return 0;
 }
 
 int provider_warm(struct provider *p, struct buf *why)
 {
-	int rc = p->plugin->warm ? p->plugin->warm(&p->host) : 0;
+	for (int i = 0; p->plugin->warm && i <= p->n_more; i++) {
+		int rc = p->plugin->warm(&provider_at(p, i)->host);
 
-	return rc ? buf_why(why, RC_PLUGIN, "warm() returned %d (%s)", rc, rc_text(rc)) : 0;
+		if (rc)
+			return provider_failed(p, i, "warm", rc, why);
+	}
+	return 0;
 }
 
 int provider_close(struct provider *p, struct buf *why)
 {
 	must(p != &provider_ref && atomic_load(&p->users) == 0);
-	if (p->plugin->close)
-		p->plugin->close(&p->host);
-	p->host.state = NULL;
-	if (p->device)
-		device_unload(p->device, &p->host);
+	provider_close_first(p, 1 + p->n_more);
 	if (atomic_load(&p->n_alloc) == 0)
 		return 0;
 	return buf_why(why, RC_PLUGIN, "close() left %ld bytes in %ld pieces", atomic_load(&p->bytes),

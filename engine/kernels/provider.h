@@ -23,6 +23,8 @@ struct provider {
 	bool shipped;              /* its file is one that this program was built with; set before it is shared */
 	provider_log_f *log;       /* NULL: dropped */
 	struct device *device;     /* whose GPU it computes on; NULL: the CPU */
+	struct provider *more;     /* [n_more]: the same on more GPUs, each with a host table and a state of its own */
+	int n_more;
 	atomic_int users;          /* kernel sets that hold it; kset.c counts */
 	atomic_long n_alloc, bytes; /* taken by host.alloc and not released */
 };
@@ -33,11 +35,18 @@ extern struct provider provider_ref;
 /* p is memory of the caller; the descriptor must stay mapped until provider_close() has returned and users is
  * 0. */
 void provider_init(struct provider *p, const struct dsv4_plugin *plugin, provider_log_f *log);
-/* Between the two: it computes on that GPU. */
+/* Frees what provider_on() took; p is closed. */
+void provider_fini(struct provider *p);
+/* Before it is opened: it computes on that GPU; called again, on that one, too. The first is rank 0's, and so on. */
 void provider_on(struct provider *p, struct device *d);
-/* open(). RC_PLUGIN with the plugin's -errno in why. */
+/* What its functions get on the GPU of that rank; for one that computes on none, always the same. */
+static inline const struct dsv4_host *provider_host(const struct provider *p, int rank)
+{
+	return rank && p->n_more ? &p->more[rank - 1].host : &p->host;
+}
+/* open() on every GPU. RC_PLUGIN with the plugin's -errno in why; then it is open on none. */
 int provider_open(struct provider *p, struct buf *why);
-/* warm(); when it fails the caller closes. RC_PLUGIN. */
+/* warm() on every GPU; when it fails the caller closes. RC_PLUGIN. */
 int provider_warm(struct provider *p, struct buf *why);
 /* close(). RC_PLUGIN when memory was not released, which is then lost; why says how much. No set may use it. */
 int provider_close(struct provider *p, struct buf *why);

@@ -90,11 +90,21 @@ int sequence_new(const struct sequence_layout *l, struct sequence **ret_s)
 	s->layout = l;
 	s->tail = mem_new(n_tail * sizeof *s->tail);
 	s->bytes = sizeof *s + n_tail * sizeof *s->tail;
+	if (l->n_other)
+		s->other = mem_new((size_t)l->n_other * sizeof *s->other);
+	for (int i = 0; i < l->n_other; i++)
+		(void)sequence_new(l->other[i], &s->other[i]); /* so small that it does not fail */
 	*ret_s = s;
 	return 0;
 }
 
-void sequence_empty(struct sequence *s)
+struct sequence *sequence_rank(struct sequence *s, int rank)
+{
+	must(rank >= 0 && rank <= s->layout->n_other);
+	return rank ? s->other[rank - 1] : s;
+}
+
+static void sequence_empty_one(struct sequence *s)
 {
 	const struct sequence_layout *l = s->layout;
 
@@ -113,6 +123,12 @@ void sequence_empty(struct sequence *s)
 	s->pos = s->mtp_pos = 0;
 }
 
+void sequence_empty(struct sequence *s)
+{
+	for (int i = 0; i <= s->layout->n_other; i++)
+		sequence_empty_one(sequence_rank(s, i));
+}
+
 void sequence_free(struct sequence **ps)
 {
 	struct sequence *s = *ps;
@@ -121,6 +137,9 @@ void sequence_free(struct sequence **ps)
 	if (!s)
 		return;
 	sequence_empty(s);
+	for (int i = 0; i < s->layout->n_other; i++)
+		sequence_free(&s->other[i]);
+	free(s->other);
 	free(s->tail);
 	free(s->block);
 	device_free(s->layout->device, s->page);
@@ -298,8 +317,12 @@ int sequence_reserve(struct sequence *s, int n, struct queue *q)
 
 void sequence_commit(struct sequence *s, int n)
 {
-	must(s->n_block * SEQUENCE_BLOCK >= s->pos + n);
-	s->pos += n;
+	for (int i = 0; i <= s->layout->n_other; i++) {
+		struct sequence *r = sequence_rank(s, i);
+
+		must(r->n_block * SEQUENCE_BLOCK >= r->pos + n);
+		r->pos += n;
+	}
 }
 
 int64_t sequence_mtp_pos(const struct sequence *s)
@@ -314,5 +337,6 @@ int sequence_mtp_reserve(struct sequence *s, int n, struct queue *q)
 
 void sequence_mtp_commit(struct sequence *s, int n)
 {
-	s->mtp_pos += n;
+	for (int i = 0; i <= s->layout->n_other; i++)
+		sequence_rank(s, i)->mtp_pos += n;
 }

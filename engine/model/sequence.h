@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #define SEQUENCE_BLOCK 128 /* tokens; every compression ratio divides it */
+#define SEQUENCE_MAX_OTHERS 63 /* GPUs beside the first */
 
 enum sequence_tail {
 	SEQUENCE_WINDOW,       /* KV rows, [head_dim] */
@@ -48,9 +49,14 @@ struct sequence_layer {
 	int64_t offset[SEQUENCE_N_ROWS];        /* floats from the block's start */
 };
 
-/* Shared by all sequences of a model. The MTP block, if any, is the layer after the last. */
+/* Shared by all sequences of a model. The MTP block, if any, is the layer after the last.
+ *
+ * A model on several GPUs (ranks.h) has all rows on each: a sequence, a block and what is done to them outside of a step
+ * is rank 0's and all others' at once. Bytes are those of one GPU, since each holds as much. */
 struct sequence_layout {
 	struct device *device;                  /* where rows lie; the CPU until a model says otherwise */
+	const struct sequence_layout *other[SEQUENCE_MAX_OTHERS]; /* the same on rank 1, 2, ... */
+	int n_other;
 	int n_layer, window;
 	int64_t block_floats;                   /* one block, all layers */
 	struct sequence_layer layer[MODEL_MAX_LAYERS + 1];
@@ -65,6 +71,8 @@ struct sequence;
 /* An empty sequence; -ENOMEM. The layout must outlive it. */
 int sequence_new(const struct sequence_layout *l, struct sequence **ret_s);
 void sequence_free(struct sequence **s);
+/* What a step of that rank reads and writes; rank 0's is the sequence itself. */
+struct sequence *sequence_rank(struct sequence *s, int rank);
 /* Tokens committed: the position of the next token. */
 int64_t sequence_pos(const struct sequence *s);
 /* Bytes held now. Any thread. */
@@ -89,10 +97,10 @@ void sequence_commit(struct sequence *s, int n);
 struct sequence_block;
 struct sequence_block *sequence_block_ref(struct sequence_block *b);
 void sequence_block_unref(struct sequence_block **b);
-/* Full block number i, i < pos / 128: a reference. Any thread may hold and read it. */
+/* Full block number i, i < pos / 128: a reference. Any thread may hold it and read rank 0's rows. */
 struct sequence_block *sequence_share(const struct sequence *s, int64_t i);
 size_t sequence_block_bytes(const struct sequence_layout *l);
-/* A block of its own for rows that come from a file; -ENOMEM. */
+/* A block of its own for rows that come from a file; -ENOMEM. The other ranks get theirs when a sequence resumes with it. */
 int sequence_block_new(const struct sequence_layout *l, struct sequence_block **ret_b);
 /* [128 / ratio][dim]; NULL where the layer has none. Writing is for the maker of a new block only. */
 float *sequence_block_rows(const struct sequence_layout *l, struct sequence_block *b, int layer,

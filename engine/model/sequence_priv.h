@@ -21,6 +21,10 @@ struct sequence_block {
 	atomic_int refs;
 	struct device *device;
 	float *data;
+	/* The same rows on the other ranks, a reference each: since it was first shared or resumed with, else NULL. The
+	 * engine thread alone looks. */
+	struct sequence_block **other;
+	int n_other;
 };
 
 struct sequence {
@@ -31,6 +35,7 @@ struct sequence {
 	int64_t n_block, cap_block;
 	const float **page;    /* [2 * n_layer][cap_block]: what struct dsv4_rows points to, where the rows lie */
 	struct sequence_rows_tail *tail; /* [n_layer + 1][SEQUENCE_N_TAIL] */
+	struct sequence **other; /* [layout->n_other]: of the other ranks */
 };
 
 static inline struct sequence_rows_tail *sequence_tail_of(const struct sequence *s, int layer, int t)

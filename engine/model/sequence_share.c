@@ -46,6 +46,9 @@ void sequence_block_unref(struct sequence_block **pb)
 	*pb = NULL;
 	if (!b || atomic_fetch_sub(&b->refs, 1) > 1)
 		return;
+	for (int i = 0; i < b->n_other; i++)
+		sequence_block_unref(&b->other[i]);
+	free(b->other);
 	device_free(b->device, b->data);
 	free(b);
 }
@@ -64,8 +67,32 @@ float *sequence_block_rows(const struct sequence_layout *l, struct sequence_bloc
 
 struct sequence_block *sequence_share(const struct sequence *s, int64_t i)
 {
+	struct sequence_block *b;
+
 	must(i >= 0 && i < s->pos / SEQUENCE_BLOCK);
-	return sequence_block_ref(s->block[i]);
+	b = s->block[i];
+	if (!b->other && s->layout->n_other) {
+		b->other = mem_new((size_t)s->layout->n_other * sizeof *b->other);
+		for (; b->n_other < s->layout->n_other; b->n_other++)
+			b->other[b->n_other] = sequence_block_ref(s->other[b->n_other]->block[i]);
+	}
+	return sequence_block_ref(b);
+}
+
+/* A block that came from a file gets its copies. Nothing is queued that uses them. */
+static int sequence_block_spread(const struct sequence_layout *l, struct sequence_block *b)
+{
+	if (!b->other && l->n_other)
+		b->other = mem_new((size_t)l->n_other * sizeof *b->other);
+	for (; b->n_other < l->n_other; b->n_other++) {
+		struct sequence_block *copy;
+
+		if (sequence_block_new(l->other[b->n_other], &copy) < 0)
+			return -ENOMEM;
+		memcpy(copy->data, b->data, (size_t)l->block_floats * sizeof *b->data);
+		b->other[b->n_other] = copy;
+	}
+	return 0;
 }
 
 /* ---- states ---- */
@@ -209,17 +236,31 @@ static int sequence_resume_room(struct sequence *s, int64_t edge)
 	return n + 1 > s->cap_block ? sequence_grow_pages(s, n + n / 4 + 8) : 0;
 }
 
+static int sequence_resume_rank(struct sequence *s, int rank, struct sequence_block *const *block,
+	const struct sequence_state *st)
+{
+	struct sequence *r = sequence_rank(s, rank);
+
+	if (sequence_resume_room(r, st->edge) < 0)
+		return -ENOMEM;
+	sequence_state_copy(r, st, false);
+	for (int64_t i = 0; i < st->edge / SEQUENCE_BLOCK; i++)
+		sequence_put_block(r, sequence_block_ref(rank ? block[i]->other[rank - 1] : block[i]));
+	r->pos = st->edge;
+	return 0;
+}
+
 int sequence_resume(struct sequence *s, struct sequence_block *const *block, const struct sequence_state *st)
 {
+	int rc = 0;
+
 	must(s->pos == 0 && s->mtp_pos == 0);
 	sequence_empty(s); /* of what a step that failed had reserved */
-	if (sequence_resume_room(s, st->edge) < 0) {
+	for (int64_t i = 0; i < st->edge / SEQUENCE_BLOCK && rc == 0; i++)
+		rc = sequence_block_spread(s->layout, block[i]);
+	for (int rank = 0; rank <= s->layout->n_other && rc == 0; rank++)
+		rc = sequence_resume_rank(s, rank, block, st);
+	if (rc < 0)
 		sequence_empty(s);
-		return -ENOMEM;
-	}
-	sequence_state_copy(s, st, false);
-	for (int64_t i = 0; i < st->edge / SEQUENCE_BLOCK; i++)
-		sequence_put_block(s, sequence_block_ref(block[i]));
-	s->pos = st->edge;
-	return 0;
+	return rc;
 }

@@ -144,6 +144,7 @@ int plugin_map_free(struct plugin_map **mp, struct buf *why)
 	rc_unmap = plugin_map_unmap(m, &mapped);
 	if (rc || rc_unmap)
 		buf_why(why, RC_PLUGIN, "%s%s%s", buf_str(&left), rc && rc_unmap ? "; " : "", buf_str(&mapped));
+	provider_fini(&m->provider);
 	unlink(m->copy);
 	free(m->copy);
 	free(m);
