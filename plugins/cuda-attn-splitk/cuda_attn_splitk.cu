@@ -6,11 +6,7 @@
  * is rounded to bf16 is the same number. Last the chunks are added upwards, rescaled to the last one's maximum. How a
  * list is cut depends on its length alone. */
 #include "plugins/cuda-attn-splitk/attn.h"
-#include "plugins/cuda/attn_list.cuh"
-#include "plugins/cuda/reduce.cuh"
-
-#define ATTN_THREADS 128
-#define ATTN_WARPS (ATTN_THREADS / WARP)
+#include "plugins/cuda/attn_block.cuh"
 
 /* Where a block stands: a token of the pass, its heads, its list. */
 struct attn_place {
@@ -26,11 +22,11 @@ __device__ static bool attn_here(const struct cuda_attn_splitk_args &a, struct a
 
 	p->i = blockIdx.x;
 	p->t = a.tok0 + p->i;
-	p->h0 = blockIdx.y * a.heads;
-	p->n_head = a.n_head - p->h0 < a.heads ? a.n_head - p->h0 : a.heads;
-	s = rows_seq(a.seq, a.n_seq, p->t);
+	p->h0 = blockIdx.y * a.call.heads;
+	p->n_head = a.call.n_head - p->h0 < a.call.heads ? a.call.n_head - p->h0 : a.call.heads;
+	s = rows_seq(a.call.seq, a.call.n_seq, p->t);
 	if (s)
-		p->list = attn_list_of(a, *s, p->t);
+		p->list = attn_list_of(a.call, *s, p->t);
 	return s != nullptr;
 }
 
@@ -38,27 +34,6 @@ __device__ static bool attn_here(const struct cuda_attn_splitk_args &a, struct a
 __device__ static int attn_left(const struct attn_place &p, int64_t e, int n)
 {
 	return p.list.n - e < n ? static_cast<int>(p.list.n - e) : n;
-}
-
-/* One row with all heads of the block, for all lanes. */
-__device__ static void attn_dots(const struct cuda_attn_splitk_args &a, const float *q, const float *row, int n_head,
-				 float (&dot)[ATTN_HEADS])
-{
-	UNROLL
-	for (int h = 0; h < ATTN_HEADS; h++)
-		dot[h] = 0;
-	for (int d = threadIdx.x % WARP; d < a.dim; d += WARP) {
-		float v = row[d];
-
-		UNROLL
-		for (int h = 0; h < ATTN_HEADS; h++)
-			if (h < n_head)
-				dot[h] = fmaf(q[h * a.dim + d], v, dot[h]);
-	}
-	UNROLL
-	for (int h = 0; h < ATTN_HEADS; h++)
-		if (h < n_head)
-			dot[h] = warp_sum(dot[h]);
 }
 
 /* The largest of a head's n scores of one block, for all lanes. */
@@ -81,21 +56,21 @@ KERNEL(cuda_attn_splitk_scores, struct cuda_attn_splitk_args, ATTN_THREADS)
 	if (!attn_here(a, &p) || e >= p.list.n)
 		return;
 	n = attn_left(p, e, ATTN_BLOCK);
-	for (int i = threadIdx.x; i < p.n_head * a.dim; i += ATTN_THREADS)
-		q[i] = a.q[(p.t * a.n_head + p.h0) * a.dim + i];
+	for (int i = threadIdx.x; i < p.n_head * a.call.dim; i += ATTN_THREADS)
+		q[i] = a.call.q[(p.t * a.call.n_head + p.h0) * a.call.dim + i];
 	__syncthreads();
 	for (int i = threadIdx.x / WARP; i < n; i += ATTN_WARPS) {
 		float dot[ATTN_HEADS];
 
-		attn_dots(a, q, attn_row(p.list, e + i, a.dim), p.n_head, dot);
+		attn_dots(q, attn_row(p.list, e + i, a.call.dim), a.call.dim, p.n_head, dot);
 		UNROLL
 		for (int h = 0; h < ATTN_HEADS; h++)
 			if (h < p.n_head && lane == 0)
-				score[h][i] = attn_round(a.prec, dot[h] * a.scale);
+				score[h][i] = attn_round(a.call.prec, dot[h] * a.call.scale);
 	}
 	__syncthreads();
 	for (int h = threadIdx.x / WARP; h < p.n_head; h += ATTN_WARPS) {
-		int64_t at = (p.i * a.n_head + p.h0 + h) * a.n_block + blockIdx.z;
+		int64_t at = (p.i * a.call.n_head + p.h0 + h) * a.n_block + blockIdx.z;
 		float top = attn_top(score[h], n);
 
 		for (int i = lane; i < n; i += WARP)
@@ -105,19 +80,12 @@ KERNEL(cuda_attn_splitk_scores, struct cuda_attn_splitk_args, ATTN_THREADS)
 	}
 }
 
-/* Shared memory of a block that adds a chunk. */
-struct attn_shared {
-	const float *row[ATTN_BLOCK];
-	float weight[ATTN_HEADS][ATTN_BLOCK];
-	float top[ATTN_HEADS], den[ATTN_HEADS], shrink[ATTN_HEADS];
-};
-
 /* The running maximum before a chunk: a warp has every fourth head. */
 __device__ static void attn_begin(const struct cuda_attn_splitk_args &a, const struct attn_place &p, int64_t block,
-				  struct attn_shared &m)
+				  struct attn_block &m)
 {
 	for (int h = threadIdx.x / WARP; h < p.n_head; h += ATTN_WARPS) {
-		const float *tops = a.top + (p.i * a.n_head + p.h0 + h) * a.n_block;
+		const float *tops = a.top + (p.i * a.call.n_head + p.h0 + h) * a.n_block;
 		float top = -INFINITY;
 
 		for (int64_t b = threadIdx.x % WARP; b < block; b += WARP)
@@ -132,12 +100,12 @@ __device__ static void attn_begin(const struct cuda_attn_splitk_args &a, const s
 
 /* Weights of the n entries of a block, relative to the new running maximum. */
 __device__ static void attn_weights(const struct cuda_attn_splitk_args &a, const struct attn_place &p, int64_t block, int n,
-				    struct attn_shared &m)
+				    struct attn_block &m)
 {
 	int lane = threadIdx.x % WARP;
 
 	for (int h = threadIdx.x / WARP; h < p.n_head; h += ATTN_WARPS) {
-		int64_t at = (p.i * a.n_head + p.h0 + h) * a.n_block + block;
+		int64_t at = (p.i * a.call.n_head + p.h0 + h) * a.n_block + block;
 		const float *score = a.score + at * ATTN_BLOCK;
 		float was = m.top[h], top = fmaxf(was, a.top[at]), shrink = expf(was - top), sum = 0, den;
 
@@ -145,7 +113,7 @@ __device__ static void attn_weights(const struct cuda_attn_splitk_args &a, const
 			float w = expf(score[i] - top);
 
 			sum += w;
-			m.weight[h][i] = attn_round(a.prec, w);
+			m.weight[h][i] = attn_round(a.call.prec, w);
 		}
 		sum = warp_sum(sum);
 		den = m.den[h] * shrink + sum;
@@ -158,61 +126,36 @@ __device__ static void attn_weights(const struct cuda_attn_splitk_args &a, const
 	}
 }
 
-/* Adds the block's n rows, weighted, to sum [n_head][dim]; a thread has every 128th column. */
-__device__ static void attn_add(const struct attn_shared &m, int dim, int n_head, int n, float *sums)
-{
-	for (int d = threadIdx.x; d < dim; d += ATTN_THREADS) {
-		float sum[ATTN_HEADS];
-
-		UNROLL
-		for (int h = 0; h < ATTN_HEADS; h++)
-			if (h < n_head)
-				sum[h] = sums[h * dim + d] * m.shrink[h];
-		for (int i = 0; i < n; i++) {
-			float v = m.row[i][d];
-
-			UNROLL
-			for (int h = 0; h < ATTN_HEADS; h++)
-				if (h < n_head)
-					sum[h] = fmaf(m.weight[h][i], v, sum[h]);
-		}
-		UNROLL
-		for (int h = 0; h < ATTN_HEADS; h++)
-			if (h < n_head)
-				sums[h * dim + d] = sum[h];
-	}
-}
-
 KERNEL(cuda_attn_splitk_chunk, struct cuda_attn_splitk_args, ATTN_THREADS)
 {
 	DYNAMIC_SHARED(float, sums);
-	__shared__ struct attn_shared m;
+	__shared__ struct attn_block m;
 	struct attn_place p;
 	int64_t chunk = blockIdx.z, e0 = chunk * ATTN_CHUNK, at;
 
 	if (!attn_here(a, &p) || e0 >= p.list.n)
 		return;
-	for (int i = threadIdx.x; i < p.n_head * a.dim; i += ATTN_THREADS)
+	for (int i = threadIdx.x; i < p.n_head * a.call.dim; i += ATTN_THREADS)
 		sums[i] = 0;
 	attn_begin(a, p, e0 / ATTN_BLOCK, m);
 	for (int64_t e = e0; e < e0 + ATTN_CHUNK && e < p.list.n; e += ATTN_BLOCK) {
 		int n = attn_left(p, e, ATTN_BLOCK);
 
 		for (int i = threadIdx.x; i < n; i += ATTN_THREADS)
-			m.row[i] = attn_row(p.list, e + i, a.dim);
+			m.row[i] = attn_row(p.list, e + i, a.call.dim);
 		__syncthreads();
 		attn_weights(a, p, e / ATTN_BLOCK, n, m);
 		__syncthreads();
-		attn_add(m, a.dim, p.n_head, n, sums);
+		attn_add(m, a.call.dim, p.n_head, n, sums);
 		__syncthreads();
 	}
-	at = (p.i * a.n_head + p.h0) * a.n_chunk + chunk;
+	at = (p.i * a.call.n_head + p.h0) * a.n_chunk + chunk;
 	if (static_cast<int>(threadIdx.x) < p.n_head) {
 		a.part_top[at + threadIdx.x * a.n_chunk] = m.top[threadIdx.x];
 		a.part_den[at + threadIdx.x * a.n_chunk] = m.den[threadIdx.x];
 	}
-	for (int i = threadIdx.x; i < p.n_head * a.dim; i += ATTN_THREADS)
-		a.part[(at + i / a.dim * a.n_chunk) * a.dim + i % a.dim] = sums[i];
+	for (int i = threadIdx.x; i < p.n_head * a.call.dim; i += ATTN_THREADS)
+		a.part[(at + i / a.call.dim * a.n_chunk) * a.call.dim + i % a.call.dim] = sums[i];
 }
 
 /* One head: chunks upwards, relative to the last one's maximum, which is the list's; then the sink. */
@@ -225,16 +168,16 @@ KERNEL(cuda_attn_splitk_merge, struct cuda_attn_splitk_args, ATTN_THREADS)
 	if (!attn_here(a, &p))
 		return;
 	n = (p.list.n + ATTN_CHUNK - 1) / ATTN_CHUNK;
-	at = (p.i * a.n_head + p.h0) * a.n_chunk;
+	at = (p.i * a.call.n_head + p.h0) * a.n_chunk;
 	top = a.part_top[at + n - 1];
 	for (int64_t c = 0; c < n; c++)
 		den += a.part_den[at + c] * expf(a.part_top[at + c] - top);
-	den += expf(a.sink[p.h0] - top);
-	for (int d = threadIdx.x; d < a.dim; d += ATTN_THREADS) {
+	den += expf(a.call.sink[p.h0] - top);
+	for (int d = threadIdx.x; d < a.call.dim; d += ATTN_THREADS) {
 		float sum = 0;
 
 		for (int64_t c = 0; c < n; c++)
-			sum = fmaf(a.part[(at + c) * a.dim + d], expf(a.part_top[at + c] - top), sum);
-		a.out[(p.t * a.n_head + p.h0) * a.dim + d] = sum / den;
+			sum = fmaf(a.part[(at + c) * a.call.dim + d], expf(a.part_top[at + c] - top), sum);
+		a.call.out[(p.t * a.call.n_head + p.h0) * a.call.dim + d] = sum / den;
 	}
 }

@@ -3,6 +3,7 @@
  * Threads: the engine's calls. Locks: none. */
 #include "plugins/cuda-indexer/indexer.h"
 #include "plugins/cuda/cuda_kernels.h"
+#include "plugins/cuda/indexer_run.h"
 
 #include <errno.h>
 
@@ -13,23 +14,6 @@ static int indexer_open(const struct dsv4_host *host, void **ret_state)
 	static const char *const name[INDEXER_N_KERNEL] = { "score", "topk" };
 
 	return cuda_kernels_open(host, "cuda_indexer_", name, INDEXER_N_KERNEL, ret_state);
-}
-
-/* The most rows that a token of the batch sees; -EINVAL when those of a sequence have other sizes. */
-static int64_t indexer_most(const struct dsv4_index_score *a)
-{
-	int64_t most = 0;
-
-	for (int32_t i = 0; i < a->n_seq; i++) {
-		const struct dsv4_seq *s = &a->seq[i];
-		int64_t n = s->ratio > 0 ? (s->pos0 + s->n_tok) / s->ratio : 0;
-
-		n = n < s->key.n ? n : s->key.n;
-		if (n > 0 && s->key.dim != (uint32_t)a->dim)
-			return -EINVAL;
-		most = n > most ? n : most;
-	}
-	return most;
 }
 
 /* Heads that fit in shared memory beside the keys, by dim alone. */
@@ -45,21 +29,16 @@ static int32_t indexer_heads(const struct dsv4_index_score *a, int32_t ld)
 
 static int indexer_score(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_index_score *a)
 {
-	struct cuda_indexer_score_args args = { .n_head = a->n_head, .dim = a->dim, .n_seq = a->n_seq, .k = a->k,
-						.scale = a->scale, .q = a->q, .w = a->w, .score = a->score, .lds = a->lds };
+	struct cuda_indexer_score_args args = { 0 };
 	int64_t most;
+	int rc = indexer_run_score_args(a, &args.call, &most);
 
-	if (a->size < sizeof *a || a->n_tok < 0 || a->n_head < 1 || a->dim < 1)
-		return -EINVAL;
-	most = indexer_most(a);
-	if (most < 0 || most > a->lds)
-		return -EINVAL;
-	if (most <= a->k || a->n_tok == 0)
-		return 0;
+	if (rc || most == 0)
+		return rc;
 	args.ld = (a->dim + 15) / 16 * 16 + INDEXER_PAD;
 	args.heads = indexer_heads(a, args.ld);
-	args.seq = host->gpu->upload(x, a->seq, (size_t)a->n_seq * sizeof *a->seq);
-	if (!args.seq)
+	args.call.seq = host->gpu->upload(x, a->seq, (size_t)a->n_seq * sizeof *a->seq);
+	if (!args.call.seq)
 		return -ENOMEM;
 	return cuda_kernels_launch(x, host, &(const struct cuda_kernels_grid){
 		.kernel = INDEXER_KERNEL_SCORE, .x = a->n_tok, .y = cuda_kernels_tiles(most, INDEXER_KEYS), .z = 1,
@@ -70,11 +49,11 @@ static int indexer_score(struct dsv4_exec *x, const struct dsv4_host *host, cons
 
 static int indexer_topk(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_index_topk *a)
 {
-	struct cuda_indexer_topk_args args = { .k = a->k, .n_vis = a->n_vis, .score = a->score, .lds = a->lds,
-						.rows = a->rows, .ldr = a->ldr, .count = a->count };
+	struct cuda_indexer_topk_args args;
+	int rc = indexer_run_topk_args(a, &args.call);
 
-	if (a->size < sizeof *a || a->n_tok < 0 || a->k < 0)
-		return -EINVAL;
+	if (rc)
+		return rc;
 	/* A row of scores has no more than lds. */
 	args.cached = a->score && a->lds < INDEXER_CACHED ? (int32_t)a->lds : INDEXER_CACHED;
 	return cuda_kernels_launch(x, host, &(const struct cuda_kernels_grid){

@@ -6,18 +6,12 @@
  * multiply-adds instead; which way a head and a key meet depends on these two alone, so that bits do not depend on
  * what else is in the batch. A lane then sums its heads upwards, and lanes are added as a tree. */
 #include "plugins/cuda-indexer/indexer.h"
+#include "plugins/cuda/indexer.cuh"
 #include "plugins/cuda/mma.cuh"
 #include "plugins/cuda/reduce.cuh"
-#include "plugins/cuda/rows.cuh"
 #include "plugins/cuda/topk.cuh"
 
 #define INDEXER_TILES (INDEXER_WARP_KEYS / 8) /* products of 8 keys each */
-
-/* max(d, 0) that lets NaN through, so that a broken row shows. */
-__device__ static float indexer_relu(float d)
-{
-	return d < 0 ? 0.0f : d;
-}
 
 /* One warp copies a row as bf16, zero up to ld - pad; is every value one? */
 __device__ static bool indexer_stage(uint16_t *to, const float *from, int dim, int ld)
@@ -91,8 +85,8 @@ __device__ static void indexer_fmas(const struct cuda_indexer_score_args &a, con
 			for (int h = g; h < 16 && h < n_head; h += 8) {
 				float dot = 0;
 
-				for (int d = 0; d < a.dim; d++)
-					dot = fmaf(q[static_cast<int64_t>(h) * a.dim + d], row[d], dot);
+				for (int d = 0; d < a.call.dim; d++)
+					dot = fmaf(q[static_cast<int64_t>(h) * a.call.dim + d], row[d], dot);
 				sum[i][c] = fmaf(indexer_relu(dot), w[h], sum[i][c]);
 			}
 		}
@@ -103,15 +97,15 @@ KERNEL(cuda_indexer_score, struct cuda_indexer_score_args, INDEXER_WARPS * WARP)
 	DYNAMIC_SHARED(uint16_t, tile);
 	__shared__ int odd[INDEXER_HEADS / 16]; /* have 16 heads a value that is not bf16? */
 	int64_t t = blockIdx.x, n0 = static_cast<int64_t>(blockIdx.y) * INDEXER_KEYS;
+	int dim = a.call.dim, n_head = a.call.n_head;
 	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, step = a.heads ? a.heads : INDEXER_HEADS;
-	const dsv4_seq *s = rows_seq(a.seq, a.n_seq, t);
-	int64_t n = s ? rows_visible(s->key, s->ratio, s->pos0 + t - s->tok0) : 0;
+	const dsv4_seq *s;
+	int64_t n = indexer_rows(a.call, t, &s);
 	uint16_t *key_tile = tile + warp * INDEXER_WARP_KEYS * a.ld, *q_tile = tile + INDEXER_KEYS * a.ld;
 	struct indexer_keys keys = {};
 	float sum[INDEXER_TILES][2] = { { 0 } };
 
-	/* Nothing to see in this tile, or all is kept. */
-	if (n <= a.k || n0 >= n)
+	if (n0 >= n)
 		return;
 	n0 += warp * INDEXER_WARP_KEYS;
 	keys.bf16 = key_tile;
@@ -119,18 +113,18 @@ KERNEL(cuda_indexer_score, struct cuda_indexer_score_args, INDEXER_WARPS * WARP)
 	keys.first = n0;
 	keys.last = n - 1;
 	for (int i = 0; i < INDEXER_WARP_KEYS; i++)
-		if (a.heads && indexer_stage(key_tile + i * a.ld, indexer_row(keys, i), a.dim, a.ld))
+		if (a.heads && indexer_stage(key_tile + i * a.ld, indexer_row(keys, i), dim, a.ld))
 			keys.exact |= 1u << i;
-	for (int h0 = 0; h0 < a.n_head; h0 += step) {
-		const float *q = a.q + (t * a.n_head + h0) * a.dim, *w = a.w + t * a.n_head + h0;
-		int n_here = a.n_head - h0 < step ? a.n_head - h0 : step;
+	for (int h0 = 0; h0 < n_head; h0 += step) {
+		const float *q = a.call.q + (t * n_head + h0) * dim, *w = a.call.w + t * n_head + h0;
+		int n_here = n_head - h0 < step ? n_head - h0 : step;
 
 		__syncthreads();
 		if (threadIdx.x < INDEXER_HEADS / 16)
 			odd[threadIdx.x] = a.heads == 0;
 		__syncthreads();
 		for (int h = warp; a.heads && h < (n_here + 15) / 16 * 16; h += INDEXER_WARPS)
-			if (!indexer_stage(q_tile + h * a.ld, q + static_cast<int64_t>(h) * a.dim, h < n_here ? a.dim : 0, a.ld) &&
+			if (!indexer_stage(q_tile + h * a.ld, q + static_cast<int64_t>(h) * dim, h < n_here ? dim : 0, a.ld) &&
 			    lane == 0)
 				atomicOr(&odd[h / 16], 1);
 		__syncthreads();
@@ -138,7 +132,7 @@ KERNEL(cuda_indexer_score, struct cuda_indexer_score_args, INDEXER_WARPS * WARP)
 			if (!odd[h / 16])
 				indexer_products(a, q_tile + h * a.ld, w + h, n_here - h, keys, sum);
 			if (odd[h / 16] || keys.exact != 0xffff)
-				indexer_fmas(a, q + static_cast<int64_t>(h) * a.dim, w + h, n_here - h, keys, odd[h / 16] != 0, sum);
+				indexer_fmas(a, q + static_cast<int64_t>(h) * dim, w + h, n_here - h, keys, odd[h / 16] != 0, sum);
 		}
 	}
 	UNROLL
@@ -150,7 +144,7 @@ KERNEL(cuda_indexer_score, struct cuda_indexer_score_args, INDEXER_WARPS * WARP)
 			for (int apart = 16; apart >= 4; apart /= 2)
 				sum[i][c] += __shfl_xor_sync(ALL_LANES, sum[i][c], apart);
 			if (lane < 4 && key < n)
-				a.score[t * a.lds + key] = sum[i][c] * a.scale;
+				a.call.score[t * a.call.lds + key] = sum[i][c] * a.call.scale;
 		}
 }
 
@@ -159,21 +153,18 @@ KERNEL(cuda_indexer_topk, struct cuda_indexer_topk_args, 1024)
 	__shared__ struct topk_shared m;
 	DYNAMIC_SHARED(uint32_t, kept);
 	int64_t t = blockIdx.x;
-	int n = a.n_vis[t], k = n < a.k ? n : a.k;
-	const float *score = a.score + t * a.lds;
-	int32_t *rows = a.rows + t * a.ldr;
+	int n = a.call.n_vis[t], k = a.call.k;
+	const float *score = a.call.score + t * a.call.lds;
+	int32_t *rows = a.call.rows + t * a.call.ldr;
 
-	if (threadIdx.x == 0)
-		a.count[t] = k;
-	if (n <= a.k) {
-		for (int i = threadIdx.x; i < n; i += blockDim.x)
-			rows[i] = i;
-	} else if (k > 0 && n <= a.cached) {
+	if (topk_all(n, k, rows, &a.call.count[t]))
+		return;
+	if (n <= a.cached) {
 		for (int i = threadIdx.x; i < n; i += blockDim.x)
 			kept[i] = topk_key(score[i]);
 		__syncthreads();
 		topk_pick([=](int i) { return kept[i]; }, n, k, m, rows);
-	} else if (k > 0) {
+	} else {
 		topk_pick([=](int i) { return topk_key(score[i]); }, n, k, m, rows);
 	}
 }

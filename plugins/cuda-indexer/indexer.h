@@ -3,7 +3,7 @@
 #ifndef CUDA_INDEXER_INDEXER_H
 #define CUDA_INDEXER_INDEXER_H
 
-#include "plugins/dsv4_plugin.h"
+#include "plugins/cuda/indexer_args.h"
 
 #define INDEXER_WARPS 4
 #define INDEXER_WARP_KEYS 16                           /* of a warp */
@@ -14,25 +14,15 @@
 
 /* Grid: tokens, tiles of 64 keys. Dynamic shared memory: (64 + heads) rows of ld bf16. */
 struct cuda_indexer_score_args {
-	int32_t n_head, dim, n_seq, k;
+	struct indexer_score_args call;
 	int32_t heads;            /* at a time, a multiple of 16; 0: a row is too long for tensor cores */
 	int32_t ld;               /* dim up to the next 16, and the pad */
-	float scale;
-	const struct dsv4_seq *seq; /* device memory */
-	const float *q, *w;
-	float *score;
-	int64_t lds;
 };
 
 /* Grid: tokens. Dynamic shared memory: `cached` words. */
 struct cuda_indexer_topk_args {
-	int32_t k, cached;
-	const int32_t *n_vis;
-	const float *score;       /* or NULL: no token has more than k */
-	int64_t lds;
-	int32_t *rows;
-	int64_t ldr;
-	int32_t *count;
+	struct indexer_topk_args call;
+	int32_t cached;
 };
 
 #endif

@@ -3,9 +3,8 @@
 #ifndef CUDA_ATTN_LIST_CUH
 #define CUDA_ATTN_LIST_CUH
 
+#include "plugins/cuda/attn_args.h"
 #include "plugins/cuda/rows.cuh"
-
-#define ATTN_BLOCK 64 /* entries of a list that get one running maximum: part of what the numbers are */
 
 struct attn_list {
 	const float *window;  /* its first window row */
@@ -14,8 +13,8 @@ struct attn_list {
 	const int32_t *rows;  /* compressed rows, or null: 0, 1, 2... */
 };
 
-/* Of token t of a sequence. A: what has window, dim, rows, ldr and count as dsv4_attn. */
-template <class A> __device__ inline struct attn_list attn_list_of(const A &a, const dsv4_seq &s, int64_t t)
+/* Of token t of a sequence. */
+__device__ inline struct attn_list attn_list_of(const struct attn_args &a, const dsv4_seq &s, int64_t t)
 {
 	int64_t pos = s.pos0 + t - s.tok0, first = pos - a.window + 1;
 	struct attn_list l = {};

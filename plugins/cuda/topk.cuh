@@ -94,4 +94,16 @@ template <class K> __device__ inline void topk_pick(K key, int n, int k, struct 
 	}
 }
 
+/* One token's rows: writes how many are kept, and all when these are all. False: the k best are to be picked. */
+__device__ inline bool topk_all(int n, int k, int32_t *rows, int32_t *count)
+{
+	if (threadIdx.x == 0)
+		*count = n < k ? n : k;
+	if (n > k)
+		return k == 0;
+	for (int i = threadIdx.x; i < n; i += blockDim.x)
+		rows[i] = i;
+	return true;
+}
+
 #endif
