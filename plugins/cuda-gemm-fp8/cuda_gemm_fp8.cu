@@ -121,18 +121,9 @@ KERNEL(cuda_gemm_fp8_few, struct gemm_args, GEMM_WARPS * WARP)
 				sum[c] = fmaf(dot[c], scale[(2 * t + c % 2) * a.n_group * n_block] *
 					      chunk_scale<DSV4_W_FP8>(a.w, row[c / 2], b * GEMM_BLOCK), sum[c]);
 	}
-	for (int c = 0; c < 4; c++)
-		part[warp][g + c / 2 * 8][2 * t + c % 2] = sum[c];
+	mma_store(part[warp], 0, sum);
 	__syncthreads();
-	for (int i = threadIdx.x; i < GEMM_FEW_ROWS * GEMM_FEW_TOKENS; i += GEMM_WARPS * WARP) {
-		int r = i % GEMM_FEW_ROWS, tok = i / GEMM_FEW_ROWS;
-		float all = 0;
-
-		for (int j = 0; j < GEMM_CLASSES; j++)
-			all += part[j][r][tok];
-		if (tok < n && first + r < end)
-			a.y[(t0 + tok) * a.ldy + first + r] = all;
-	}
+	product_classes(part, n, end - first, a.y + t0 * a.ldy + first, a.ldy);
 }
 
 /* Activations of a block of columns and their scales, in shared memory. */

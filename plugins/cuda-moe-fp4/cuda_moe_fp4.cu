@@ -97,7 +97,7 @@ KERNEL(cuda_moe_fp4_products, struct moe_product_args, MOE_FP4_CLASSES * WARP)
 {
 	__shared__ float part[MOE_FP4_CLASSES][MOE_FP4_ROWS][MOE_FP4_TILE];
 	struct product p = moe_product(a, MOE_FP4_ROWS / PRODUCT_WARPS);
-	int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+	int warp = threadIdx.x / WARP, t = threadIdx.x % 4;
 	float sum[MOE_FP4_HALVES][4] = { { 0 } };
 
 	if (p.n == 0)
@@ -116,19 +116,9 @@ KERNEL(cuda_moe_fp4_products, struct moe_product_args, MOE_FP4_CLASSES * WARP)
 	}
 	UNROLL
 	for (int m = 0; m < MOE_FP4_HALVES; m++)
-		UNROLL
-		for (int c = 0; c < 4; c++)
-			part[warp][16 * m + g + c / 2 * 8][2 * t + c % 2] = sum[m][c];
+		mma_store(part[warp], 16 * m, sum[m]);
 	__syncthreads();
-	for (int i = threadIdx.x; i < MOE_FP4_ROWS * MOE_FP4_TILE; i += MOE_FP4_CLASSES * WARP) {
-		int r = i % MOE_FP4_ROWS, n = i / MOE_FP4_ROWS;
-		float all = 0;
-
-		for (int j = 0; j < MOE_FP4_CLASSES; j++)
-			all += part[j][r][n];
-		if (n < p.n && p.row + r < p.row_end)
-			p.y[n * p.ldy + p.row + r] = all;
-	}
+	product_classes(part, p.n, p.row_end - p.row, p.y + p.row, p.ldy);
 }
 
 /* Activations that are not rounded: fp32. */

@@ -139,4 +139,14 @@ static __device__ inline void mma_bf16_of_e2m1(uint32_t codes, uint32_t scale, u
 	pair[1] = mma_bf16_times(second, scale);
 }
 
+/* Writes a lane's part of d to the rows from `row` on. */
+template <int ROWS> __device__ inline void mma_store(float (&to)[ROWS][8], int row, const float (&d)[4])
+{
+	int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+
+	UNROLL
+	for (int c = 0; c < 4; c++)
+		to[row + g + c / 2 * 8][2 * t + c % 2] = d[c];
+}
+
 #endif

@@ -134,6 +134,23 @@ template <int FMT, int TOKENS, int ROWS> __device__ inline void product_run(cons
 	product_store<TOKENS, ROWS>(p, row, sum);
 }
 
+/* The end of products whose columns are dealt to classes, one for each warp: the classes of an element are added upwards.
+ * n activations, n_row rows; y: of the first of both. */
+template <int CLASSES, int ROWS, int TOKENS>
+__device__ inline void product_classes(const float (&part)[CLASSES][ROWS][TOKENS], int n, int64_t n_row, float *y,
+				       int64_t ldy)
+{
+	for (int i = threadIdx.x; i < ROWS * TOKENS; i += CLASSES * WARP) {
+		int r = i % ROWS, t = i / ROWS;
+		float sum = 0;
+
+		for (int j = 0; j < CLASSES; j++)
+			sum += part[j][r][t];
+		if (t < n && r < n_row)
+			y[t * ldy + r] = sum;
+	}
+}
+
 /* What a kernel is for: one activation at a time, or tiles of several. */
 #define PRODUCT_ONE 1, 1
 #define PRODUCT_MANY 8, 2

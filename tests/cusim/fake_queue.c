@@ -148,6 +148,15 @@ static struct fake_work *fake_stream_work(struct fake_stream *s)
 	return s->graph ? s->graph : &s->queue;
 }
 
+/* What may not be called while the stream is captured spoils the capture. */
+static int fake_stream_spoil(struct fake_stream *s)
+{
+	if (!s->graph)
+		return CUDA_OK;
+	s->spoilt = true;
+	return FAKE_CAPTURE_UNSUPPORTED;
+}
+
 int cuStreamCreate(void **stream, unsigned flags)
 {
 	int rc;
@@ -185,12 +194,9 @@ int cuStreamSynchronize(void *stream)
 	if (d) {
 		struct fake_stream *s = fake_stream(d, stream);
 
-		if (s->graph) {
-			s->spoilt = true;
-			rc = FAKE_CAPTURE_UNSUPPORTED;
-		} else {
+		rc = fake_stream_spoil(s);
+		if (!rc)
 			rc = fake_queue_run(s);
-		}
 	}
 	fake_leave();
 	return rc;
@@ -383,12 +389,9 @@ int cuGraphLaunch(void *exec, void *stream)
 		struct fake_stream *s = fake_stream(d, stream);
 
 		/* A driver would make it a node of a graph in the graph, which there is not here. */
-		if (s->graph) {
-			s->spoilt = true;
-			rc = FAKE_CAPTURE_UNSUPPORTED;
-		} else {
+		rc = fake_stream_spoil(s);
+		if (!rc)
 			fake_work_append(&s->queue, exec);
-		}
 	}
 	fake_leave();
 	return rc;
