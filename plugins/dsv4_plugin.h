@@ -25,7 +25,8 @@
  * ABI history (a plugin loads if its major equals the daemon's and its minor is not newer):
  *   1.0  first version
  *   1.1  dsv4_moe_experts.packed
- *   1.2  dsv4_op_entry.reads; GPUs: dsv4_host.gpu, dsv4_moe_experts.expert_table */
+ *   1.2  dsv4_op_entry.reads; GPUs: dsv4_host.gpu, dsv4_moe_experts.expert_table
+ *   1.3  sum */
 #ifndef DSV4_PLUGIN_H
 #define DSV4_PLUGIN_H
 
@@ -35,7 +36,7 @@
 #include <stdint.h>
 
 #define DSV4_ABI_MAJOR 1
-#define DSV4_ABI_MINOR 2
+#define DSV4_ABI_MINOR 3
 #define DSV4_PLUGIN_MAGIC 0x34767364u /* "dsv4" */
 #define DSV4_BUILD_SIGNATURE "dsv4-abi-1 lp64 le"
 
@@ -356,6 +357,19 @@ struct dsv4_moe_experts {
 	/* [n_expert] device copy of `expert`, for GPUs, else NULL; since 1.2. Where a matrix lies (this GPU's memory, or the
 	 * host's, which the GPU reads through the bus) may change between steps. */
 	const struct dsv4_expert *expert_table;
+};
+
+/* y[t][i] = ((base[t / every][i] + x[0][t][i]) + x[1][t][i]) + ... + x[n_part - 1][t][i], added in exactly this order; base NULL:
+ * the first addend is x[0][t][i]. Parts lie ldp floats apart, and y overlaps neither them nor base. Since 1.3. */
+struct dsv4_sum {
+	uint32_t size;
+	int32_t dim;
+	int64_t n_row;
+	int32_t n_part;                   /* >= 1 */
+	int32_t every;                    /* >= 1: rows of y per row of base */
+	const float *base; int64_t ldb;   /* [ceil(n_row / every)][ldb], ldb >= dim; or NULL */
+	const float *x; int64_t ldx, ldp; /* [n_part][ldp], of each the rows [n_row][ldx], ldx >= dim */
+	float *y; int64_t ldy;            /* [n_row][ldy], ldy >= dim */
 };
 
 /* What there is of expert e at this moment. */

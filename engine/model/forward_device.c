@@ -78,6 +78,7 @@ static void forward_translate(const struct forward *f, enum dsv4_op op, const vo
 	case DSV4_OP_hc_post:
 	case DSV4_OP_index_score:
 	case DSV4_OP_index_topk:
+	case DSV4_OP_sum:
 	case DSV4_N_OP:
 		break;
 	}

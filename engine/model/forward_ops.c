@@ -39,6 +39,7 @@ void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct 
 	case DSV4_OP_rms_norm:
 	case DSV4_OP_index_score:
 	case DSV4_OP_moe_route:
+	case DSV4_OP_sum:
 	case DSV4_N_OP:
 		break;
 	}

@@ -68,9 +68,9 @@ static int mtp_embed(struct forward *f, const struct weights_mtp *w)
 /* Every stream becomes f->y + h_proj(hnorm(stream)); for the ops each is a token of its own. */
 static int mtp_streams(struct forward *f, const struct weights_mtp *w)
 {
-	size_t dim = (size_t)f->m->config->hidden_size, hc = (size_t)f->m->config->hc_mult;
+	int dim = f->m->config->hidden_size, hc = f->m->config->hc_mult;
 	struct dsv4_linear a = {
-		.n_tok = f->n_tok * f->m->config->hc_mult,
+		.n_tok = f->n_tok * hc,
 		.n_group = 1,
 		.w = &w->h_proj,
 		.x = f->streams,
@@ -78,14 +78,14 @@ static int mtp_streams(struct forward *f, const struct weights_mtp *w)
 		.y = f->draft,
 		.ldy = w->h_proj.rows,
 	};
-	int rc = forward_norm(f, f->streams, a.n_tok, (int)dim, w->hnorm);
+	struct dsv4_sum sum = {
+		.dim = dim, .n_row = a.n_tok, .n_part = 1, .every = hc, .base = f->y, .ldb = dim, .x = f->draft, .ldx = dim,
+		.y = f->streams, .ldy = dim,
+	};
+	int rc = forward_norm(f, f->streams, a.n_tok, dim, w->hnorm);
 
 	rc = rc ? rc : forward_linear(f, (enum dsv4_wfmt)w->h_proj.fmt, FORWARD_ACT, &a);
-	rc = rc ? rc : forward_look(f); /* no op adds: the host does */
-	for (size_t row = 0; row < (size_t)a.n_tok && rc == 0; row++)
-		for (size_t i = 0; i < dim; i++)
-			f->streams[row * dim + i] = f->y[row / hc * dim + i] + f->draft[row * dim + i];
-	return rc;
+	return rc ? rc : forward_sum(f, DSV4_W_F32, FORWARD_PLAIN, &sum);
 }
 
 static int mtp_layers(struct forward *f, const struct mtp_batch *b)

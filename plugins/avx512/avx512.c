@@ -68,7 +68,8 @@ int x86_has_vnni(const struct dsv4_host *host)
 	OP(index_topk,  BOTH, ANY, EXACT, "fp32",     x86_index_topk) \
 	OP(attn,        BOTH, ANY, ORDER, "fp32-fma", x86_attn) \
 	OP(moe_route,   BOTH, ANY, ORDER, "fp32-fma", avx512_moe_route) \
-	OP(moe_experts, BOTH, ANY, ORDER, "fp32-fma", avx512_moe_experts, PACKED)
+	OP(moe_experts, BOTH, ANY, ORDER, "fp32-fma", avx512_moe_experts, PACKED) \
+	OP(sum,         BOTH, ANY, EXACT, "fp32",     x86_sum)
 
 DSV4_PLUGIN("avx512", "1.0", "avx512f avx512bw avx512dq avx512vl fma", "", AVX512_OPS, avx512_open, NULL,
 	    avx512_close)

@@ -421,7 +421,7 @@ static void fp4_plain(const struct dsv4_weight *w, int64_t panel, const struct a
 		}
 	}
 	for (int64_t r = 0; r < n_row; r++)
-		out[r] = avx512_sum(sum[r]);
+		out[r] = vec_sum(sum[r]);
 }
 
 const void *avx512_fp4_at(const struct avx512_fp4_matrix *m, int64_t panel)

@@ -12,7 +12,6 @@
 #define avx512_min x86_min
 #define avx512_load vec_load
 #define avx512_store vec_store
-#define avx512_sum vec_sum
 #define avx512_exp vec_exp
 
 static inline int64_t avx512_max(int64_t a, int64_t b)

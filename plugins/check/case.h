@@ -51,6 +51,7 @@ struct check_case {
 	float step;         /* coarsest relative step the op rounds to on its way (case_step()); 0: none. A sum
 	                     * that falls on the other side of a rounding edge moves a value by so much. */
 	int64_t spread;     /* output values that one such value moves; 0: itself alone */
+	int together;       /* rows of op_rows() that no split parts; 0: each may be a call of its own */
 	float typical;      /* what an output value is about, where cancellation may leave next to nothing in a case of
 	                     * few values: errors are then relative to no less than this; 0: to the values alone */
 	/* The rest is case.c's. */
@@ -100,7 +101,7 @@ struct case_op {
 /* [DSV4_N_OP] */
 extern const struct case_op *const case_ops[DSV4_N_OP];
 extern const struct case_op case_linear, case_rms_norm, case_rope, case_hc_pre, case_hc_post, case_hc_head,
-	case_compress, case_index_score, case_index_topk, case_attn, case_moe_route, case_moe_experts;
+	case_compress, case_index_score, case_index_topk, case_attn, case_moe_route, case_moe_experts, case_sum;
 
 /* An empty case; its buffers will be guarded at `place`. */
 void case_init(struct check_case *c, uint64_t seed, enum guard_place place);

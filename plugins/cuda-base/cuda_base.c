@@ -29,5 +29,6 @@ static int cuda_base_open(const struct dsv4_host *host, void **ret_state)
 	OP(index_topk, BOTH, ANY, EXACT, "fp32", cuda_base_index_topk) \
 	OP(attn, BOTH, ANY, ORDER, "fp32-gpu", cuda_base_attn) \
 	OP(moe_route, BOTH, ANY, ORDER, "fp32-gpu", cuda_base_moe_route) \
-	OP(moe_experts, BOTH, ANY, ORDER, "fp32-gpu", cuda_base_moe_experts)
+	OP(moe_experts, BOTH, ANY, ORDER, "fp32-gpu", cuda_base_moe_experts) \
+	OP(sum, BOTH, ANY, EXACT, "fp32", cuda_base_sum)
 DSV4_PLUGIN("cuda-base", "1.0", "", "sm_80", CUDA_BASE_OPS, cuda_base_open, NULL, cuda_kernels_close)

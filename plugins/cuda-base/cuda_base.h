@@ -11,7 +11,7 @@
 	LINEAR_LIST(K) MOE_LIST(K) \
 	K(rms_norm) K(rope) K(mhc_mix) K(mhc_read) K(mhc_post) K(compress) K(index_score) K(index_topk) K(attn) \
 	K(moe_f32) K(moe_f32_many) K(moe_bf16) K(moe_bf16_many) K(moe_fp8) K(moe_fp8_many) \
-	K(moe_fp4) K(moe_fp4_many) K(moe_nvfp4) K(moe_nvfp4_many) K(moe_route)
+	K(moe_fp4) K(moe_fp4_many) K(moe_nvfp4) K(moe_nvfp4_many) K(moe_route) K(sum)
 enum cuda_base_kernel {
 #define KERNEL(name) CUDA_BASE_##name,
 	CUDA_BASE_KERNELS(KERNEL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * norm.c - rms_norm; rope with the rounding of what is stored.
+ * norm.c - rms_norm; rope with the rounding of what is stored; sum.
  * Threads: the engine's calls. Locks: none. */
 #include "plugins/cuda-base/norm.h"
 #include "plugins/cuda-base/cuda_base.h"
@@ -9,6 +9,7 @@
 #define NORM_THREADS 256      /* most */
 #define NORM_ROPE_THREADS 128
 #define NORM_SUM_BLOCK 128    /* terms that eight threads sum (reduce.cuh) */
+#define NORM_ADD_THREADS 256
 
 int cuda_base_rms_norm(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_rms_norm *a)
 {
@@ -42,4 +43,17 @@ int cuda_base_rope(struct dsv4_exec *x, const struct dsv4_host *host, const stru
 		return -EINVAL;
 	return CUDA_KERNELS_LAUNCH(x, host, &args, .kernel = CUDA_BASE_rope, .x = a->n_tok, .y = a->n_head, .z = 1,
 				   .threads = NORM_ROPE_THREADS, .shared = (size_t)a->dim * sizeof(float));
+}
+
+int cuda_base_sum(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_sum *a)
+{
+	const struct norm_sum_args args = { .dim = a->dim, .n_part = a->n_part, .every = a->every, .base = a->base,
+					    .ldb = a->ldb, .x = a->x, .ldx = a->ldx, .ldp = a->ldp, .y = a->y,
+					    .ldy = a->ldy };
+
+	if (a->size < sizeof *a || a->dim < 1 || a->n_row < 0 || a->n_part < 1 || a->every < 1)
+		return -EINVAL;
+	return CUDA_KERNELS_LAUNCH(x, host, &args, .kernel = CUDA_BASE_sum, .x = a->n_row,
+				   .y = cuda_kernels_tiles(a->dim, NORM_ADD_THREADS), .z = 1,
+				   .threads = NORM_ADD_THREADS);
 }

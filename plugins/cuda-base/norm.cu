@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * norm.cu - rms_norm; rope with the rounding of what is stored. A block has one row. The same bits as ref. */
+ * norm.cu - rms_norm; rope with the rounding of what is stored; sum. A block has one row, or a part of it. The same bits as
+ * ref. */
 #include "plugins/cuda-base/norm.h"
 #include "plugins/cuda/row.cuh"
 
@@ -27,4 +28,18 @@ KERNEL(cuda_base_rope, struct norm_rope_args, 256)
 	row_round(row, a.dim, a.rot, a.kv, a.index);
 	for (int i = threadIdx.x; i < a.dim; i += blockDim.x)
 		x[i] = row[i];
+}
+
+KERNEL(cuda_base_sum, struct norm_sum_args, 256)
+{
+	int64_t t = blockIdx.x, i = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
+	const float *x = a.x + t * a.ldx + i;
+	float y;
+
+	if (i >= a.dim)
+		return;
+	y = a.base ? a.base[t / a.every * a.ldb + i] + x[0] : x[0];
+	for (int p = 1; p < a.n_part; p++)
+		y += x[p * a.ldp];
+	a.y[t * a.ldy + i] = y;
 }

@@ -25,4 +25,15 @@ struct norm_rope_args {
 	int64_t ldx;
 };
 
+/* Grid: rows, tiles of as many columns as a block has threads. */
+struct norm_sum_args {
+	int32_t dim, n_part, every;
+	const float *base;   /* or NULL */
+	int64_t ldb;
+	const float *x;
+	int64_t ldx, ldp;
+	float *y;
+	int64_t ldy;
+};
+
 #endif

@@ -170,6 +170,14 @@ static void op_cost_moe_experts(const struct dsv4_moe_experts *a, struct op_cost
 	c->flops = 6.0 * a->n_tok * (a->k + a->n_shared) * a->dim * a->inter;
 }
 
+static void op_cost_sum(const struct dsv4_sum *a, struct op_cost *c)
+{
+	double rows = (double)a->n_row, base = a->base ? (double)((a->n_row + a->every - 1) / a->every) : 0;
+
+	c->inputs = 4.0 * a->dim * (rows * a->n_part + base);
+	c->flops = a->dim * rows * (a->n_part - !a->base);
+}
+
 void op_cost(enum dsv4_op op, const void *args, struct op_cost *ret_c)
 {
 	memset(ret_c, 0, sizeof *ret_c);

@@ -30,6 +30,7 @@ static const struct op_io_field op_io_fields[DSV4_N_OP][OP_IO_MAX_OUT] = {
 	[DSV4_OP_moe_route] = { { FIELD(moe_route, ids), .is_int = true, .is_set = true },
 				{ FIELD(moe_route, weight) } },
 	[DSV4_OP_moe_experts] = { { FIELD(moe_experts, y) } },
+	[DSV4_OP_sum] = { { FIELD(sum, y) } },
 };
 #undef FIELD
 
@@ -133,6 +134,12 @@ static void op_io_moe_experts(const struct dsv4_moe_experts *a, int32_t *visible
 	op_io_shape(out, a->n_tok, a->dim, a->dim);
 }
 
+static void op_io_sum(const struct dsv4_sum *a, int32_t *visible, struct op_out *out)
+{
+	(void)visible;
+	op_io_shape(out, a->n_row, a->dim, a->ldy);
+}
+
 size_t op_args_size(enum dsv4_op op)
 {
 	static const size_t size[DSV4_N_OP] = {
@@ -178,10 +185,12 @@ int op_outputs(enum dsv4_op op, const void *args, int32_t *visible, struct op_ou
 
 int64_t op_rows(enum dsv4_op op, const void *args)
 {
-	struct { uint32_t size; int32_t n_tok; } head; /* as every argument struct but one begins */
+	struct { uint32_t size; int32_t n_tok; } head; /* as all but two argument structs begin */
 
 	if (op == DSV4_OP_rms_norm)
 		return ((const struct dsv4_rms_norm *)args)->n_row;
+	if (op == DSV4_OP_sum)
+		return ((const struct dsv4_sum *)args)->n_row;
 	memcpy(&head, args, sizeof head);
 	return head.n_tok;
 }

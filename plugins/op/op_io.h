@@ -28,7 +28,7 @@ size_t op_args_size(enum dsv4_op op);
  * the rows it sees, or 0 where it sees no more than k and may stay unscored. Of index_topk's rows, `valid` is
  * the count the op itself writes. */
 int op_outputs(enum dsv4_op op, const void *args, int32_t *visible, struct op_out out[OP_IO_MAX_OUT]);
-/* Number of tokens (rows) of a call; of rms_norm n_row, of compress n_out. */
+/* Number of tokens (rows) of a call; of rms_norm and sum n_row, of compress n_out. */
 int64_t op_rows(enum dsv4_op op, const void *args);
 /* Points output number `which` of the argument struct at other memory of the same layout; of rms_norm where y
  * is x, its input as well. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * norm.c - rms_norm; rope with the rounding of what is stored. Both work row by row.
+ * norm.c - rms_norm; rope with the rounding of what is stored; sum. All work row by row.
  * Threads: engine calls, pool runs slices. Locks: none. */
 #include "plugins/ref/ref.h"
 #include "plugins/ref/round.h"
@@ -52,5 +52,31 @@ int ref_rope(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv
 	if (ref_round_check(a->dim - a->rot, a->kv, a->dim, a->index))
 		return -EINVAL;
 	host->parallel_for(x, (int64_t)a->n_tok * a->n_head, NORM_GRAIN, norm_rope_slice, &c);
+	return 0;
+}
+
+static void norm_sum_slice(void *arg, int64_t begin, int64_t end)
+{
+	const struct dsv4_sum *a = arg;
+
+	for (int64_t t = begin; t < end; t++) {
+		const float *base = a->base ? a->base + t / a->every * a->ldb : NULL, *x = a->x + t * a->ldx;
+		float *y = a->y + t * a->ldy;
+
+		for (int32_t i = 0; i < a->dim; i++)
+			y[i] = base ? base[i] + x[i] : x[i];
+		for (int32_t p = 1; p < a->n_part; p++)
+			for (int32_t i = 0; i < a->dim; i++)
+				y[i] += x[p * a->ldp + i];
+	}
+}
+
+int ref_sum(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_sum *a)
+{
+	struct dsv4_sum c = *a;
+
+	if (a->size < sizeof *a || a->dim < 1 || a->n_row < 0 || a->n_part < 1 || a->every < 1)
+		return -EINVAL;
+	host->parallel_for(x, a->n_row, NORM_GRAIN, norm_sum_slice, &c);
 	return 0;
 }

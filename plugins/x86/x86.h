@@ -15,6 +15,7 @@ dsv4_compress_f x86_compress;
 dsv4_index_score_f x86_index_score;
 dsv4_index_topk_f x86_index_topk;
 dsv4_attn_f x86_attn;
+dsv4_sum_f x86_sum;
 
 /* Of each plugin: does the CPU have VEC_VNNI? */
 int x86_has_vnni(const struct dsv4_host *host);

@@ -29,6 +29,7 @@ struct io_call {
 		struct dsv4_attn attn;
 		struct dsv4_moe_route moe_route;
 		struct dsv4_moe_experts moe_experts;
+		struct dsv4_sum sum;
 	} args;
 	int64_t rows;
 	int n_out;
@@ -259,10 +260,20 @@ static void io_moe_experts(struct io_call *c)
 	a->y = io_out(c, "y", 3, 4, 4);
 }
 
+static void io_sum(struct io_call *c)
+{
+	c->args.sum = (struct dsv4_sum){ .dim = 8, .n_row = 5, .n_part = 2, .every = 2, .ldb = 9, .ldx = 10, .ldp = 51,
+					 .ldy = 11 };
+	c->args.sum.base = io_floats(c, 3 * 9);
+	c->args.sum.x = io_floats(c, 2 * 51);
+	c->args.sum.y = io_out(c, "y", 5, 8, 11);
+}
+
 typedef void io_make_f(struct io_call *c);
 static const struct { enum dsv4_op op; io_make_f *make; int64_t rows; } io_calls[] = {
 #define OP(op, family, args, text) { DSV4_OP_##op, io_##op, \
-	DSV4_OP_##op == DSV4_OP_rms_norm || DSV4_OP_##op == DSV4_OP_index_score || DSV4_OP_##op == DSV4_OP_attn ? 5 : 3 },
+	DSV4_OP_##op == DSV4_OP_rms_norm || DSV4_OP_##op == DSV4_OP_index_score || DSV4_OP_##op == DSV4_OP_attn || \
+	DSV4_OP_##op == DSV4_OP_sum ? 5 : 3 },
 #include "plugins/ops.def"
 #undef OP
 	{ DSV4_OP_rms_norm, io_rms_norm_in_place, 5 },

@@ -179,6 +179,8 @@ static void test_versions_that_do_not_fit(void **state)
 	f.abi_major = DSV4_ABI_MAJOR;
 	f.abi_minor = DSV4_ABI_MINOR + 1;
 	unfit(&f, PLUGIN_REFUSED_minor);
+	f.abi_minor = DSV4_ABI_MINOR - 1;
+	assert_int_equal(plugin_facts_fit(&f, device_cpu(), NULL), 0);
 	f.abi_minor = DSV4_ABI_MINOR;
 	strcpy(f.signature, "dsv4-abi-1 ilp32 be");
 	unfit(&f, PLUGIN_REFUSED_signature);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * ref_norm.c - tests of ref's rms_norm and rope, and of how rows are rounded for storage.
+ * ref_norm.c - tests of ref's rms_norm, rope and sum, and of how rows are rounded for storage.
  * Threads: see refkit.h. Locks: none. */
 #include "plugins/ref/ref.h"
 #include "plugins/ref/round.h"
@@ -307,6 +307,69 @@ static void test_nan_and_inf_do_not_spread_blocks(void **state)
 	assert_true(isnan(x[0]) && isnan(x[63]));
 }
 
+/* ---- sum ---- */
+
+struct sum_run { const float *base, *x; };
+enum { SUM_N = 6, SUM_PARTS = 3, SUM_DIM = 5, SUM_LDX = 7, SUM_LDP = SUM_N * SUM_LDX + 2 };
+
+static int sum_run(void *arg, struct dsv4_exec *x, int32_t t0, int32_t n, float *out)
+{
+	const struct sum_run *r = arg;
+	struct dsv4_sum a = { .size = sizeof a, .dim = SUM_DIM, .n_row = n, .n_part = SUM_PARTS, .every = 1,
+			      .base = r->base ? r->base + t0 * SUM_DIM : NULL, .ldb = SUM_DIM,
+			      .x = r->x + t0 * SUM_LDX, .ldx = SUM_LDX, .ldp = SUM_LDP,
+			      .y = out + t0 * SUM_DIM, .ldy = SUM_DIM };
+
+	return ref_sum(x, &refkit_host, &a);
+}
+
+/* 1, 2^24 and -2^24 have another sum in every order. */
+static void test_sum_adds_in_order(void **state)
+{
+	static const float part[SUM_PARTS] = { 1, 0x1p24f, -0x1p24f };
+	static const float want[] = { 0, 2, 4, 4 }; /* above 2^24 there are even numbers only */
+	float *x = refkit_floats(SUM_PARTS * SUM_LDP, 1), base[SUM_N * SUM_DIM], out[SUM_N * SUM_DIM];
+	struct sum_run run = { base, x };
+
+	(void)state;
+	for (int p = 0; p < SUM_PARTS; p++)
+		for (int i = 0; i < SUM_N * SUM_LDX; i++)
+			x[p * SUM_LDP + i] = part[p];
+	for (int i = 0; i < SUM_N * SUM_DIM; i++)
+		base[i] = (float)(i % 4);
+	refkit_same_bits(sum_run, &run, SUM_N, SUM_DIM, out);
+	for (int i = 0; i < SUM_N * SUM_DIM; i++)
+		assert_true(out[i] == want[i % 4]);
+	run.base = NULL;
+	refkit_same_bits(sum_run, &run, SUM_N, SUM_DIM, out);
+	for (int i = 0; i < SUM_N * SUM_DIM; i++)
+		assert_true(out[i] == 0);
+	free(x);
+}
+
+/* The last row of base is for fewer rows where their number is no multiple. */
+static void test_sum_has_a_row_of_base_for_several(void **state)
+{
+	static const float base[] = { 10, 20, 30 }, x[] = { 1, 2, 3, 4, 5, 6, 7 };
+	static const float want[] = { 11, 12, 13, 24, 25, 26, 37 };
+	struct dsv4_exec e = { .mode = REFKIT_WHOLE };
+	float y[7];
+	struct dsv4_sum a = { .size = sizeof a, .dim = 1, .n_row = 7, .n_part = 1, .every = 3, .base = base, .ldb = 1,
+			      .x = x, .ldx = 1, .y = y, .ldy = 1 };
+
+	(void)state;
+	assert_int_equal(ref_sum(&e, &refkit_host, &a), 0);
+	assert_memory_equal(y, want, sizeof y);
+	a.every = 0;
+	assert_int_equal(ref_sum(&e, &refkit_host, &a), -EINVAL);
+	a.every = 1;
+	a.n_part = 0;
+	assert_int_equal(ref_sum(&e, &refkit_host, &a), -EINVAL);
+	a.n_part = 1;
+	a.size--;
+	assert_int_equal(ref_sum(&e, &refkit_host, &a), -EINVAL);
+}
+
 static void test_refuses(void **state)
 {
 	struct dsv4_exec x = { .mode = REFKIT_WHOLE };
@@ -344,6 +407,8 @@ int main(void)
 		cmocka_unit_test(test_index_rounding),
 		cmocka_unit_test(test_hadamard_undoes_itself),
 		cmocka_unit_test(test_nan_and_inf_do_not_spread_blocks),
+		cmocka_unit_test(test_sum_adds_in_order),
+		cmocka_unit_test(test_sum_has_a_row_of_base_for_several),
 		cmocka_unit_test(test_refuses),
 	};
 

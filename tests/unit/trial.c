@@ -102,6 +102,7 @@ static const struct {
 	{ "good.so", PLUGIN_ACCEPTED, "" },
 	{ "wrong-major.so", PLUGIN_REFUSED_major, "ABI" },
 	{ "newer-minor.so", PLUGIN_REFUSED_minor, "ABI" },
+	{ "older-minor.so", PLUGIN_ACCEPTED, "" },
 	{ "bad-signature.so", PLUGIN_REFUSED_signature, DSV4_BUILD_SIGNATURE },
 	{ "needs-cpu.so", PLUGIN_REFUSED_cpu, "needs" },
 	{ "needs-gpu.so", PLUGIN_REFUSED_gpu, "needs" },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * wrong_kernels.c - kernels that each do one thing wrong: the cases of linear, attn, moe_route and moe_experts find
+ * wrong_kernels.c - kernels that each do one thing wrong: the cases of linear, attn, moe_route, moe_experts and sum find
  * every one of them, also in a quick check.
  * Threads: those of the check library. Locks: none.
  *
@@ -232,6 +232,31 @@ static int wrong_moe_experts_scales_shared(struct dsv4_exec *x, const struct dsv
 AFTER(moe_experts, tile_of_16, if (a->n_tok == 16) a->y[0] += 99;)
 AFTER(moe_experts, hides_nan, wrong_hide_nan(a->y, (int64_t)a->n_tok * a->dim);)
 
+/* ---- sum ---- */
+
+BEFORE(sum, no_base, a.base = NULL;)
+BEFORE(sum, one_base, a.ldb = 0;)
+BEFORE(sum, one_part, a.n_part = 1;)
+BEFORE(sum, dense_parts, a.ldp = a.n_row * a.ldx;)
+BEFORE(sum, dense_y, a.ldy = a.dim;)
+BEFORE(sum, backwards,
+	a.x += (a.n_part - 1) * a.ldp;
+	a.ldp = -a.ldp;)
+AFTER(sum, base_last,
+	for (int64_t t = 0; t < a->n_row && a->base; t++)
+		for (int64_t i = 0; i < a->dim; i++) {
+			float y = a->x[t * a->ldx + i];
+
+			for (int64_t p = 1; p < a->n_part; p++)
+				y += a->x[p * a->ldp + t * a->ldx + i];
+			a->y[t * a->ldy + i] = y + a->base[t / a->every * a->ldb + i];
+		})
+/* Begins with 0, which -0 does not survive. */
+AFTER(sum, minus_zero,
+	for (int64_t t = 0; t < a->n_row; t++)
+		for (int64_t i = 0; i < a->dim; i++)
+			a->y[t * a->ldy + i] += 0.0f;)
+
 /* ---- the table ---- */
 
 /* until: the loosest marking under which it must still be found. wfmts: where it is wrong at all. */
@@ -293,6 +318,14 @@ static const struct wrong {
 	WRONG(moe_experts, scales_shared, LOSSY, ANY),
 	WRONG(moe_experts, tile_of_16, LOSSY, ANY),
 	WRONG(moe_experts, hides_nan, ORDER, ANY),
+	WRONG(sum, no_base, LOSSY, ANY),
+	WRONG(sum, one_base, LOSSY, ANY),
+	WRONG(sum, one_part, LOSSY, ANY),
+	WRONG(sum, dense_parts, LOSSY, ANY),
+	WRONG(sum, dense_y, LOSSY, ANY),
+	WRONG(sum, backwards, EXACT, ANY),
+	WRONG(sum, base_last, EXACT, ANY),
+	WRONG(sum, minus_zero, EXACT, ANY),
 };
 
 static const struct dsv4_host wrong_host = { .size = sizeof wrong_host, .abi_major = DSV4_ABI_MAJOR };
