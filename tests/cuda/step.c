@@ -3,6 +3,7 @@
  * that mix a GPU's kernels and the CPU's; experts that lie with the host. Nothing here ran on a real GPU.
  * Threads: the test's. Locks: none. */
 #include "engine/eval/eval_plugins.h"
+#include "engine/model/mtp.h"
 #include "tests/unit/tinykit.h"
 
 #include <math.h>
@@ -88,17 +89,24 @@ static int step_teardown(void **state)
 
 /* ---- steps ---- */
 
-static void step_near(const float *got, int first, int n)
+static double step_error(const float *got, const float *want, size_t n)
 {
-	const float *want = kit.want + (size_t)first * (size_t)kit.cpu.vocab;
 	double err = 0, sum = 0;
 
-	for (size_t i = 0; i < (size_t)n * (size_t)kit.cpu.vocab; i++) {
+	for (size_t i = 0; i < n; i++) {
 		err += (got[i] - want[i]) * (double)(got[i] - want[i]);
 		sum += want[i] * (double)want[i];
 	}
-	if (!(sqrt(err / sum) < 1e-4))
-		fail_msg("relative RMS %g of tokens from %d", sqrt(err / sum), first);
+	return sqrt(err / sum);
+}
+
+static void step_near(const float *got, int first, int n)
+{
+	const float *want = kit.want + (size_t)first * (size_t)kit.cpu.vocab;
+	double error = step_error(got, want, (size_t)n * (size_t)kit.cpu.vocab);
+
+	if (!(error < 1e-4))
+		fail_msg("relative RMS %g of tokens from %d", error, first);
 }
 
 /* The prompt, then the rest token by token as answers are decoded. */
@@ -155,6 +163,47 @@ static void test_decode_steps_are_graphs(void **state)
 	assert_int_equal(v.graphs, 2 * graphs);
 	kset_unpin(&ks);
 	kset_unpin(&again);
+}
+
+/* Two tokens, after made-up streams. */
+static void step_draft(struct tinykit *k, const struct kset *ks, float *logits)
+{
+	size_t n = 2 * (size_t)k->model->config->hc_mult * (size_t)k->model->config->hidden_size;
+	float *streams = malloc(n * sizeof *streams);
+	struct sequence *s = tinykit_sequence(k);
+	const struct mtp_item item = { s, streams, kit.token, 2, 2 };
+	const struct mtp_batch b = { .kset = ks, .numerics = &k->exact, .phase = DSV4_DECODE, .item = &item, .n_item = 1,
+				     .logits = logits };
+
+	assert_non_null(streams);
+	for (size_t i = 0; i < n; i++)
+		streams[i] = sinf((float)i);
+	if (mtp_run(k->forward, &b, &k->why))
+		fail_msg("%s", buf_str(&k->why));
+	sequence_free(&s);
+	free(streams);
+}
+
+/* Nothing in it waits for the host. */
+static void test_a_draft_is_a_graph(void **state)
+{
+	const char *const all[] = { "all=cuda-base" };
+	size_t n = 2 * (size_t)kit.cpu.vocab;
+	float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
+	struct device_view before = step_view(), v;
+	struct kset *ks = NULL;
+
+	(void)state;
+	assert_int_equal(step_set(all, 1, &ks), 0);
+	step_draft(&kit.cpu, kit.cpu.ref, want);
+	step_draft(&kit.gpu, ks, got);
+	assert_true(step_error(got, want, n) < 1e-4);
+	v = step_view();
+	assert_int_equal(v.graph_steps - before.graph_steps, 1);
+	assert_int_equal(v.plain_steps, before.plain_steps);
+	free(want);
+	free(got);
+	kset_unpin(&ks);
 }
 
 static void test_the_cpu_computes_one_op(void **state)
@@ -262,6 +311,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_decode_steps_are_graphs),
+		cmocka_unit_test(test_a_draft_is_a_graph),
 		cmocka_unit_test(test_the_cpu_computes_one_op),
 		cmocka_unit_test(test_memory_is_given_back),
 		cmocka_unit_test(test_a_device_is_opened_again),
