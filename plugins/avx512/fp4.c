@@ -5,115 +5,17 @@
  * A lane is a row. Of 64 bytes, four from each of sixteen rows, four shifts bring each nibble to where vpermw, which looks
  * at five bits of a 16-bit lane, finds its value in a table of the sixteen codes written twice. The order of one
  * element: the four pairs of each 8 columns of a block of 32 are added to zero one after the other, the four sums as
- * (c0 + c1) + (c2 + c3), that times the weight's scale to the element. Values and scales are such that nothing overflows or gets subnormal on the way (dpbf16 flushes
- * those); what could, a scale from FP4_LARGE on or NaN, makes the panel or the activation row take the way of
- * fp4_plain(), in floats. Which way an element goes depends on its own panel and row alone. */
+ * (c0 + c1) + (c2 + c3), that times the weight's scale to the element. Values and scales are such that nothing overflows
+ * or gets subnormal on the way (dpbf16 flushes those); what could, a scale from FP4_LARGE on or NaN, makes the panel or
+ * the activation row take the way of fp4_plain(), in floats. Which way an element goes depends on its own panel and row
+ * alone. */
 #include "plugins/avx512/fp4.h"
 #include "plugins/avx512/decode.h"
+#include "plugins/avx512/fp4_native.h"
 #include "plugins/avx512/vec.h"
 
 #define FP4_LARGE 188       /* E8M0 byte of 2^61 */
 #define FP4_AHEAD 8         /* records to be read soon: 0.84 to 0.94 of a pure read (EPYC Zen 5, one core) */
-#define FP4_CHUNK 16        /* records whose scales are put in order at once */
-
-/* ---- records of a panel ---- */
-
-/* Sixteen rows of sixteen words become sixteen vectors of one word of each row. */
-static inline __attribute__((always_inline)) void fp4_turn(__m512i r[16])
-{
-	__m512i t[16];
-
-#pragma GCC unroll 8
-	for (int i = 0; i < 16; i += 2) {
-		t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-		t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-	}
-	/* r[4 i + j]: word j of each 128 bits, of rows 4 i to 4 i + 3 */
-#pragma GCC unroll 4
-	for (int i = 0; i < 16; i += 4) {
-		r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-		r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-		r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-		r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-	}
-#pragma GCC unroll 4
-	for (int j = 0; j < 4; j++) {
-		t[j] = _mm512_shuffle_i32x4(r[j], r[j + 4], 0x88);
-		t[j + 4] = _mm512_shuffle_i32x4(r[j], r[j + 4], 0xdd);
-		t[j + 8] = _mm512_shuffle_i32x4(r[j + 8], r[j + 12], 0x88);
-		t[j + 12] = _mm512_shuffle_i32x4(r[j + 8], r[j + 12], 0xdd);
-	}
-#pragma GCC unroll 4
-	for (int j = 0; j < 4; j++) {
-		r[j] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0x88);
-		r[j + 8] = _mm512_shuffle_i32x4(t[j], t[j + 8], 0xdd);
-		r[j + 4] = _mm512_shuffle_i32x4(t[j + 4], t[j + 12], 0x88);
-		r[j + 12] = _mm512_shuffle_i32x4(t[j + 4], t[j + 12], 0xdd);
-	}
-}
-
-/* A panel of a matrix as the checkpoint has it. */
-struct fp4_native {
-	const uint8_t *data, *scale;    /* of the panel's first row */
-	int64_t n_row, row, scale_row;  /* rows; bytes of one row, of its scales */
-	uint8_t scales[FP4_CHUNK][DSV4_ROWS16_SCALES] __attribute__((aligned(64)));
-};
-
-static void fp4_native_init(struct fp4_native *s, const struct dsv4_weight *w, int64_t panel)
-{
-	s->row = (w->cols + 1) / 2;
-	s->scale_row = (w->cols + 31) / 32;
-	s->n_row = avx512_min(DSV4_ROWS16, w->rows - panel * DSV4_ROWS16);
-	s->data = (const uint8_t *)w->data + panel * DSV4_ROWS16 * s->row;
-	s->scale = (const uint8_t *)w->scale + panel * DSV4_ROWS16 * s->scale_row;
-}
-
-/* The first n bytes at p, no more than 64; n may be less than none. Whole vectors by a plain load: behind masked ones
- * the hardware prefetches nothing (19 and 7 GB/s; EPYC Zen 5, one core). */
-static inline __attribute__((always_inline)) __m512i fp4_load(const uint8_t *p, int64_t n)
-{
-	if (n >= 64)
-		return _mm512_loadu_si512(p);
-	return _mm512_maskz_loadu_epi8(n <= 0 ? 0 : ((__mmask64)1 << n) - 1, p);
-}
-
-/* Bytes [at, at + 64) of sixteen rows of `row` bytes each, of which n_row are there, turned. */
-static inline __attribute__((always_inline)) void fp4_gather(const uint8_t *rows, int64_t row, int64_t n_row, int64_t at,
-							     __m512i out[16])
-{
-#pragma GCC unroll 16
-	for (int r = 0; r < 16; r++)
-		out[r] = fp4_load(rows + r * row + at, r < n_row ? row - at : 0);
-	fp4_turn(out);
-}
-
-/* The scales of FP4_CHUNK records from number i on: four bytes of each row to four blocks of each row's byte. */
-static void fp4_native_scales(struct fp4_native *s, int64_t i)
-{
-	const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-	const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-	__m512i v[16];
-
-	fp4_gather(s->scale, s->scale_row, s->n_row, 4 * i, v);
-#pragma GCC unroll 16
-	for (int j = 0; j < FP4_CHUNK; j++)
-		_mm512_store_si512(s->scales[j], _mm512_permutexvar_epi32(words, _mm512_shuffle_epi8(v[j], bytes)));
-}
-
-/* Makes n <= FP4_CHUNK records from number i0 on, a multiple of FP4_CHUNK. */
-static void fp4_native_records(struct fp4_native *s, int64_t i0, int64_t n, uint8_t *record)
-{
-	fp4_native_scales(s, i0);
-	for (int64_t i = 0; i < n; i++, record += DSV4_ROWS16_RECORD) {
-		__m512i v[16];
-
-		fp4_gather(s->data, s->row, s->n_row, (i0 + i) * 64, v);
-		_mm512_store_si512(record, _mm512_load_si512(s->scales[i]));
-#pragma GCC unroll 16
-		for (int j = 0; j < 16; j++)
-			_mm512_store_si512(record + 64 + j * 64, v[j]);
-	}
-}
 
 /* ---- products ---- */
 
@@ -269,7 +171,7 @@ static int fp4_long(struct fp4_native *s, int64_t n_record, const uint32_t *x, f
 			fp4_long_four(s, r, 64 * i0, n, x + 64 * i0, block);
 		for (int64_t i = 0; i < n; i++) {
 			if (i % FP4_CHUNK == 0)
-				fp4_native_scales(s, i0 + i);
+				avx512_fp4_native_scales(s, i0 + i);
 			wild |= fp4_wild(s->scales[i % FP4_CHUNK]);
 			sum = fp4_long_add(block[i], s->scales[i % FP4_CHUNK], sum);
 		}
@@ -382,13 +284,13 @@ static int fp4_native(const struct dsv4_weight *w, int64_t panel, const struct f
 	struct fp4_native s;
 	int wild = 0;
 
-	fp4_native_init(&s, w, panel);
+	avx512_fp4_native_init(&s, w, panel);
 	if (rows->n == 1)
 		return fp4_long(&s, n_record, rows->a->pair + fp4_from(rows, 0) * rows->a->ld, out[0]);
 	for (int64_t i = 0; i < n_record; i += FP4_CHUNK) {
 		int64_t n = avx512_min(FP4_CHUNK, n_record - i);
 
-		fp4_native_records(&s, i, n, record);
+		avx512_fp4_native_records(&s, i, n, record);
 		for (int64_t j = 0; j < rows->n_tile; j++) {
 			struct fp4_ahead ahead = { avx512_at(next, (i * 16 + j * part * n) * 64), part, 0 };
 
