@@ -19,9 +19,10 @@ struct forward *forward_new(const struct model *m, struct pool *p)
 {
 	struct forward *f = mem_new(sizeof *f);
 
-	f->m = m;
+	f->m = m->view ? m->view[0] : m;
+	f->rank = f->m->rank;
 	f->pool = p;
-	f->device = m->layout.device;
+	f->device = f->m->layout.device;
 	f->gpu = device_is_gpu(f->device);
 	f->running = pool_running(p);
 	f->max_scores = FORWARD_MAX_SCORES;
@@ -31,6 +32,7 @@ struct forward *forward_new(const struct model *m, struct pool *p)
 void forward_keep_experts(struct forward *f, int most)
 {
 	must(!f->queue && !f->slots);
+	f->keep_experts = most;
 	if (f->gpu)
 		f->slots = expert_slots_new(f->m, most);
 }
@@ -73,6 +75,7 @@ void forward_free(struct forward **pf)
 	*pf = NULL;
 	if (!f)
 		return;
+	forward_crew_free(&f->crew);
 	queue_free(&f->queue);
 	expert_slots_free(&f->slots);
 	forward_release(f);
@@ -142,8 +145,10 @@ int forward_prepare(struct forward *f)
 		rc = forward_grow(f, FORWARD_B_seq, (size_t)f->n_part, sizeof *f->seq);
 	if (rc == 0)
 		rc = forward_grow(f, FORWARD_B_cut, (size_t)f->n_part, sizeof *f->cut);
-	if (rc == 0 && f->gpu)
-		rc = forward_grow(f, FORWARD_B_logits, (size_t)f->n_want * (size_t)d->vocab_size, sizeof *f->logits);
+	if (rc == 0 && forward_own_logits(f))
+		rc = forward_grow(f, FORWARD_B_logits, (size_t)f->n_want * (size_t)f->m->weights->head.rows, sizeof *f->logits);
+	if (rc == 0)
+		rc = forward_prepare_ranks(f);
 	if (rc == 0)
 		rc = forward_fill_rope(f, &f->m->rope_window, f->cs_window);
 	return rc < 0 ? rc : forward_fill_rope(f, &f->m->rope_compress, f->cs_compress);
@@ -295,7 +300,7 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 		.w = head,
 		.x = f->y,
 		.ldx = head->cols,
-		.y = f->gpu ? f->logits : logits,
+		.y = forward_own_logits(f) ? f->logits : logits,
 		.ldy = head->rows,
 	};
 	int rc;
@@ -307,13 +312,27 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 	rc = forward_hc_head(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 	if (rc == 0)
 		rc = forward_norm(f, f->y, f->n_want, d->hidden_size, norm);
-	rc = rc < 0 ? rc : forward_linear(f, (enum dsv4_wfmt)head->fmt, FORWARD_PLAIN, &l);
-	if (rc == 0 && f->gpu)
+	if (rc < 0 || head->rows == 0)
+		return rc;
+	rc = forward_linear(f, (enum dsv4_wfmt)head->fmt, FORWARD_PLAIN, &l);
+	if (rc == 0 && forward_own_logits(f))
 		f->logits_back = queue_fetch(f->queue, f->logits, (size_t)f->n_want * (size_t)head->rows * sizeof *logits);
 	return rc;
 }
 
 /* ---- a step ---- */
+
+void forward_set_step(struct forward *f, const struct kset *ks, const struct numerics *n, enum dsv4_phase phase,
+	const struct forward_tap *tap, const struct forward_watch *watch)
+{
+	f->kset = ks;
+	f->generation = kset_generation(ks);
+	f->num = n;
+	f->phase = phase;
+	f->no_graph = watch ? "a shadow or an answer's watch looks on" : tap ? "a tap looks on" : NULL;
+	f->tap = f->rank ? NULL : tap;
+	f->watch = f->rank ? NULL : watch;
+}
 
 /* Lays the items out as parts of one flat batch. */
 static int forward_plan(struct forward *f, const struct forward_batch *b)
@@ -328,7 +347,7 @@ static int forward_plan(struct forward *f, const struct forward_batch *b)
 		const struct forward_item *t = &b->item[i];
 
 		must(t->n > 0 && t->n_logits >= 0 && t->n_logits <= t->n);
-		f->part[i] = (struct forward_part){ t->seq, (int)n_tok, t->n, t->n_logits,
+		f->part[i] = (struct forward_part){ sequence_rank(t->seq, f->rank), (int)n_tok, t->n, t->n_logits,
 			sequence_pos(t->seq) };
 		n_tok += t->n;
 		f->n_want += t->n_logits;
@@ -390,20 +409,15 @@ static int forward_layers(struct forward *f, float *logits)
 	return rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, logits);
 }
 
-int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why)
+static int forward_pass(struct forward *f, const void *batch)
 {
+	const struct forward_batch *b = batch;
 	int rc;
 
-	f->kset = b->kset;
-	f->generation = kset_generation(b->kset);
-	f->num = b->numerics;
-	f->phase = b->phase;
-	f->tap = b->tap;
-	f->watch = b->watch;
+	forward_set_step(f, b->kset, b->numerics, b->phase, b->tap, b->watch);
 	f->name = b->name;
-	f->why = why;
 	forward_feel(f);
-	rc = forward_begin(f, why);
+	rc = forward_begin(f, f->why);
 	if (rc == 0)
 		rc = forward_plan(f, b);
 	if (rc == 0)
@@ -412,11 +426,19 @@ int forward_run(struct forward *f, const struct forward_batch *b, struct buf *wh
 		rc = forward_reserve(f);
 	if (rc == 0)
 		rc = forward_start(f, b);
+	rc = forward_agree(f, rc);
 	running_begin(f->running, b->name ? b->name[0] : NULL);
 	if (rc == 0)
 		rc = forward_layers(f, b->logits);
-	rc = forward_end(f, rc, b->logits);
+	rc = forward_end(f, forward_agree(f, rc), b->logits);
 	running_end(f->running);
+	return rc;
+}
+
+int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why)
+{
+	int rc = forward_all(f, forward_pass, b, why);
+
 	for (int i = 0; i < b->n_item && rc == 0; i++)
 		sequence_commit(b->item[i].seq, b->drafts ? 1 : b->item[i].n);
 	return rc;

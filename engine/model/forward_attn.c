@@ -364,12 +364,15 @@ static int forward_output(struct forward *f, const struct weights_layer *w)
 		.ldy = (int64_t)d->o_groups * d->o_lora_rank,
 	};
 	struct dsv4_rope rope = { .x = f->o, .n_head = d->n_heads, .dim = d->head_dim, .inverse = true };
+	const float *oa;
 	int rc = forward_rotate(f, FORWARD_PLAIN, &rope);
 
 	if (rc == 0)
 		rc = forward_linear(f, (enum dsv4_wfmt)w->wo_a.fmt, FORWARD_PLAIN, &a);
 	if (rc == 0)
-		rc = forward_matrix(f, &w->wo_b, FORWARD_ACT, f->oa, f->y);
+		rc = forward_join_heads(f, &oa);
+	if (rc == 0)
+		rc = forward_matrix(f, &w->wo_b, FORWARD_ACT, oa, f->y);
 	return rc;
 }
 

@@ -95,7 +95,7 @@ static int forward_call_gpu(struct forward *f, enum dsv4_op op, const struct kse
 	if (op == DSV4_OP_moe_experts && f->slots && f->phase == DSV4_DECODE)
 		expert_slots_note(f->slots, f->queue, f->layer, t.args.moe_experts.ids,
 				  t.args.moe_experts.n_tok * t.args.moe_experts.k);
-	return op_call(op, slot->fn, queue_exec(f->queue), &slot->provider->host, &t.args);
+	return op_call(op, slot->fn, queue_exec(f->queue), provider_host(slot->provider, f->rank), &t.args);
 }
 
 int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, const void *args)
@@ -108,7 +108,7 @@ int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slo
 	if (rc)
 		return rc;
 	pool_scratch_reset(f->pool);
-	return op_call(op, slot->fn, pool_exec(f->pool), &slot->provider->host, args);
+	return op_call(op, slot->fn, pool_exec(f->pool), provider_host(slot->provider, f->rank), args);
 }
 
 /* ---- a step ---- */
@@ -122,6 +122,7 @@ int forward_begin(struct forward *f, struct buf *why)
 {
 	f->attended = f->watch || f->gpu;
 	f->logits_back = NULL;
+	f->told = false;
 	if (!f->queue)
 		f->queue = queue_new(f->device, why);
 	if (!f->queue)
@@ -130,19 +131,26 @@ int forward_begin(struct forward *f, struct buf *why)
 		expert_slots_fill(f->slots, f->queue);
 	if (!f->gpu || f->phase != DSV4_DECODE)
 		return 0;
-	if (f->watch || f->tap)
-		queue_no_graph(f->queue, f->watch ? "a shadow or an answer's watch looks on" : "a tap looks on");
+	if (f->no_graph)
+		queue_no_graph(f->queue, f->no_graph);
 	else
 		queue_graph(f->queue, f->generation);
 	return 0;
 }
 
-int forward_end(struct forward *f, int rc, float *logits)
+/* Its rows of the head, of every token's logits. */
+static void forward_give_logits(const struct forward *f, float *logits)
+{
+	size_t rows = (size_t)f->m->weights->head.rows, vocab = (size_t)f->m->config->vocab_size;
+
+	for (size_t i = 0; i < (size_t)f->n_want; i++)
+		memcpy(logits + i * vocab + f->m->head_row, f->logits_back + i * rows, rows * sizeof *logits);
+}
+
+static int forward_end_gpu(struct forward *f, int rc)
 {
 	int end;
 
-	if (!f->gpu || !f->queue)
-		return rc;
 	/* What it has grown to is what others lack. */
 	if (rc == -ENOMEM) {
 		(void)queue_end(f->queue, NULL);
@@ -156,11 +164,19 @@ int forward_end(struct forward *f, int rc, float *logits)
 	end = queue_end(f->queue, rc && rc != RC_KERNEL ? NULL : f->why); /* the driver's words say more than the op's */
 	if (f->slots)
 		expert_slots_end(f->slots, end != 0);
-	if (end && (rc == 0 || rc == RC_KERNEL))
-		return end;
-	if (rc == 0 && f->n_want > 0 && !f->logits_back)
+	return end && (rc == 0 || rc == RC_KERNEL) ? end : rc;
+}
+
+int forward_end(struct forward *f, int rc, float *logits)
+{
+	bool wanted = forward_own_logits(f) && f->n_want > 0 && f->m->weights->head.rows > 0;
+
+	if (f->gpu && f->queue)
+		rc = forward_end_gpu(f, rc);
+	if (rc || !wanted)
+		return rc;
+	if (!f->logits_back)
 		return buf_why(f->why, -ENOMEM, "no memory to read logits back");
-	if (rc == 0 && f->n_want > 0)
-		memcpy(logits, f->logits_back, (size_t)f->n_want * (size_t)f->m->config->vocab_size * sizeof *logits);
-	return rc;
+	forward_give_logits(f, logits);
+	return 0;
 }

@@ -39,7 +39,7 @@ int forward_experts(struct forward *f, const struct weights_layer *w)
 		.inter = d->moe_inter,
 		.n_expert = d->n_experts,
 		.k = d->experts_per_tok,
-		.n_shared = d->n_shared_experts,
+		.n_shared = d->n_shared_experts && w->shared[0].w1.data ? d->n_shared_experts : 0, /* or another GPU has them */
 		.limit = d->swiglu_limit,
 		.out_scale = output ? d->routed_scaling : 1.0f,
 		.expert = w->expert,
@@ -55,5 +55,6 @@ int forward_experts(struct forward *f, const struct weights_layer *w)
 	if (rc < 0)
 		return rc;
 	forward_fetch_experts(f, w);
-	return forward_moe_experts(f, (enum dsv4_wfmt)w->expert[0].w1.fmt, FORWARD_PLAIN, &a);
+	rc = forward_moe_experts(f, (enum dsv4_wfmt)w->expert[0].w1.fmt, FORWARD_PLAIN, &a);
+	return rc < 0 ? rc : forward_join_experts(f);
 }

@@ -59,7 +59,7 @@ void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct 
 								       slot, a }); \
 		} else { \
 			pool_scratch_reset(f->pool); \
-			rc = ((args_##_f *)slot->fn)(pool_exec(f->pool), &slot->provider->host, a); \
+			rc = ((args_##_f *)slot->fn)(pool_exec(f->pool), provider_host(slot->provider, f->rank), a); \
 		} \
 		return rc == 0 ? 0 : forward_failed(f, DSV4_OP_##op_, slot, rc); \
 	}

@@ -40,7 +40,9 @@
 	BUF(rows, int32_t)                                 /* [n_tok][min(top-k, most visible)] */ \
 	BUF(score, float)                                  /* [slice][most visible] */ \
 	BUF(last, float)                                   /* [wanted][hc][hidden], for the head */ \
-	BUF(logits, float)                                 /* [wanted][vocab], where the caller's memory is not the device's */ \
+	BUF(logits, float)                                 /* [wanted][rows of the head], where the caller's memory is not the device's */ \
+	BUF(ranks, float)                                  /* several GPUs: [rank][n_tok][a rank's part of oa, or hidden] */ \
+	BUF(oa_all, float)                                 /* [n_tok][all groups], where heads are cut */ \
 	BUF(part, struct forward_part) \
 	BUF(seq, struct dsv4_seq) \
 	BUF(cut, struct dsv4_seq)
@@ -68,6 +70,9 @@ struct forward {
 	struct queue *queue;           /* NULL until the first step */
 	bool gpu;
 	struct expert_slots *slots;    /* or NULL */
+	int rank;                      /* of the model's GPUs */
+	struct forward_crew *crew;     /* rank 0's: the others, since the first step; NULL with one GPU */
+	int keep_experts;              /* as of forward_keep_experts() */
 	size_t cap[FORWARD_N_BUF];     /* bytes */
 	int64_t max_scores;            /* index scores held at once; longer batches are scored in slices */
 #define BUF(name, type, ...) type *name;
@@ -81,6 +86,8 @@ struct forward {
 	enum dsv4_phase phase;
 	const struct forward_tap *tap;
 	const struct forward_watch *watch;
+	const char *no_graph;          /* why the step is none, on any rank; or NULL */
+	bool told;                     /* forward_agree() has said that the step fails */
 	const char *const *name;       /* of the parts, or NULL */
 	struct buf *why;
 	long blocks_read;              /* of files, by this process, when the step began */
@@ -120,10 +127,30 @@ int forward_attended(struct forward *f, const struct forward_op *o);
 int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, const void *args);
 /* A step begins on the queue; one that may be a graph. */
 int forward_begin(struct forward *f, struct buf *why);
-/* And ends: waits, and gives the logits, unless the step failed (rc). */
+/* And ends: waits, and gives its rows of the logits, unless the step failed (rc). */
 int forward_end(struct forward *f, int rc, float *logits);
+/* Are logits computed into memory of its own: a GPU's, or of its rows of the head alone? */
+static inline bool forward_own_logits(const struct forward *f)
+{
+	return f->gpu || f->m->n_rank > 1;
+}
 /* The host looks at the step's memory. */
 int forward_look(struct forward *f);
+
+/* forward_ranks.c: a step on all GPUs of the model, each with a thread, or on the only one. Every rank runs `pass`, in which
+ * forward_agree() says how it went so far, whenever it did not go well and at the end: with several GPUs all of them wait
+ * there for each other and get the same answer, the lowest rank's error or 0. What ends a pass on one ends it on all. */
+typedef int forward_pass_f(struct forward *f, const void *batch);
+int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, struct buf *why);
+int forward_agree(struct forward *f, int rc);
+/* For rank 0; waits until its threads are gone. */
+void forward_crew_free(struct forward_crew **c);
+/* More buffers of a step, with several GPUs. */
+int forward_prepare_ranks(struct forward *f);
+/* The parts of f->oa of all ranks' heads, in order, for each token: *ret_oa is where they lie. */
+int forward_join_heads(struct forward *f, const float **ret_oa);
+/* f->y becomes the sum of all ranks' f->y, in their order. */
+int forward_join_experts(struct forward *f);
 
 /* forward_attn.c, forward_moe.c: from f->x to f->y. */
 int forward_attention(struct forward *f, const struct weights_layer *w);
@@ -136,6 +163,9 @@ int forward_grow(struct forward *f, enum forward_buf_id id, size_t n, size_t siz
 /* Buffers for the parts that are set up in f->part, n_tok and n_want. */
 int forward_prepare(struct forward *f);
 void forward_embed(struct forward *f, int32_t token, float *row);
+/* What a step's batch says of it; rank 0 alone is looked at. */
+void forward_set_step(struct forward *f, const struct kset *ks, const struct numerics *n, enum dsv4_phase phase,
+	const struct forward_tap *tap, const struct forward_watch *watch);
 /* To fill with n_tok ids and put into f->token; NULL, with why, when short. */
 int32_t *forward_stage_tokens(struct forward *f);
 /* All of a layer, on f->streams. */

@@ -34,6 +34,7 @@ void model_free(struct model **pm)
 	*pm = NULL;
 	if (!m)
 		return;
+	model_unplace_ranks(m);
 	model_unplace(m);
 	weights_close(&m->weights);
 	free(m);

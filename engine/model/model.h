@@ -14,6 +14,8 @@ struct model_experts {
 	struct dsv4_expert *table;             /* [n_experts] for kernels */
 };
 
+struct ranks;
+
 struct model {
 	struct model_weights *weights;
 	const struct model_config *config;     /* the weights' */
@@ -22,6 +24,13 @@ struct model {
 	bool experts_on_host;                  /* the GPU reads the routed ones through the bus */
 	struct rope_table rope_window;         /* layers without compression, and MTP */
 	struct rope_table rope_compress;       /* layers with it */
+	/* On several GPUs: what each of them has of it, a model of its own that the forward pass of that GPU runs. */
+	struct ranks *ranks;                   /* NULL: on one */
+	struct model **view;                   /* [n_rank]; NULL in a view itself */
+	const struct model *whole;             /* of a view */
+	int rank, n_rank;                      /* n_rank 0: on one */
+	bool heads_cut;                        /* a view has heads and their groups of the output; else all of them */
+	int64_t head_row;                      /* the first of its rows of the head */
 };
 
 /* As weights_open; the files stay mapped until model_free. */
@@ -31,7 +40,16 @@ void model_free(struct model **m);
 /* Once, before anything runs: its weights are copied to the device, which outlives it, and its sequences lie there. On
  * the CPU nothing is copied. -ENOMEM: even without the routed experts it does not fit; RC_DEVICE. */
 int model_place(struct model *m, struct device *d, struct buf *why);
+/* The same on several GPUs, which outlive it. Each gets its heads of the attention with their groups of the output
+ * projection, where they can be cut, its routed experts, the shared ones of every n-th layer and its rows of the head, and
+ * all else whole. Of one GPU it is model_place(). */
+int model_place_ranks(struct model *m, struct ranks *r, struct buf *why);
+/* What model_place_ranks() goes by; blocks: they are FP8, whose scales are those of blocks of rows. */
+bool model_can_cut_heads(const struct model_config *c, int n_rank, bool blocks);
+/* Of n things, what a rank has: from *ret_first on, the count. */
+int64_t model_share_of(int64_t n, int rank, int n_rank, int64_t *ret_first);
 /* For model_free(). */
 void model_unplace(struct model *m);
+void model_unplace_ranks(struct model *m);
 
 #endif

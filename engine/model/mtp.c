@@ -21,12 +21,12 @@ static int mtp_plan(struct forward *f, const struct mtp_batch *b)
 		const struct mtp_item *t = &b->item[i];
 
 		must(t->n > 0 && t->n_logits >= 0 && t->n_logits <= t->n && (!b->ahead || t->n == 1));
-		f->part[i] = (struct forward_part){ t->seq, f->n_tok, t->n, t->n_logits,
+		f->part[i] = (struct forward_part){ sequence_rank(t->seq, f->rank), f->n_tok, t->n, t->n_logits,
 			sequence_mtp_pos(t->seq) + skip };
 		f->n_tok += t->n;
 		f->n_want += t->n_logits;
 		rc = forward_check_tokens(f, t->next, t->n, f->why);
-		if (rc == 0 && sequence_mtp_reserve(t->seq, skip + t->n, f->queue) < 0)
+		if (rc == 0 && sequence_mtp_reserve(f->part[i].seq, skip + t->n, f->queue) < 0)
 			rc = buf_why(f->why, -ENOMEM, "no memory for %d more tokens of the draft block",
 				t->n);
 	}
@@ -91,15 +91,36 @@ static int mtp_streams(struct forward *f, const struct weights_mtp *w)
 static int mtp_layers(struct forward *f, const struct mtp_batch *b)
 {
 	const struct weights_mtp *w = f->m->weights->mtp;
-	int rc = mtp_start(f, b);
+	int rc = mtp_embed(f, w);
 
-	if (rc == 0)
-		rc = mtp_embed(f, w);
 	if (rc == 0)
 		rc = mtp_streams(f, w);
 	if (rc == 0)
 		rc = forward_block(f, &w->layer);
 	return rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, b->logits);
+}
+
+static int mtp_pass(struct forward *f, const void *batch)
+{
+	const struct mtp_batch *b = batch;
+	int rc;
+
+	forward_set_step(f, b->kset, b->numerics, b->phase, b->tap, NULL);
+	f->layer = f->m->config->n_layers;
+	rc = forward_begin(f, f->why);
+	if (rc == 0)
+		rc = mtp_plan(f, b);
+	if (rc == 0)
+		rc = forward_prepare(f);
+	if (rc == 0)
+		rc = mtp_start(f, b);
+	rc = forward_agree(f, rc);
+	running_begin(f->running, NULL);
+	if (rc == 0)
+		rc = mtp_layers(f, b);
+	rc = forward_end(f, forward_agree(f, rc), b->logits);
+	running_end(f->running);
+	return rc;
 }
 
 int mtp_run(struct forward *f, const struct mtp_batch *b, struct buf *why)
@@ -109,24 +130,7 @@ int mtp_run(struct forward *f, const struct mtp_batch *b, struct buf *why)
 	if (!f->m->weights->mtp)
 		return buf_why(why, RC_UNSUPPORTED,
 			"the checkpoint has no draft block that this engine runs");
-	f->kset = b->kset;
-	f->generation = kset_generation(b->kset);
-	f->num = b->numerics;
-	f->phase = b->phase;
-	f->tap = b->tap;
-	f->watch = NULL;
-	f->why = why;
-	f->layer = f->m->config->n_layers;
-	rc = forward_begin(f, why);
-	if (rc == 0)
-		rc = mtp_plan(f, b);
-	if (rc == 0)
-		rc = forward_prepare(f);
-	running_begin(f->running, NULL);
-	if (rc == 0)
-		rc = mtp_layers(f, b);
-	rc = forward_end(f, rc, b->logits);
-	running_end(f->running);
+	rc = forward_all(f, mtp_pass, b, why);
 	for (int i = 0; i < b->n_item && rc == 0 && !b->ahead; i++)
 		sequence_mtp_commit(b->item[i].seq, b->item[i].n);
 	return rc;

@@ -300,7 +300,7 @@ int ref_moe_experts(struct dsv4_exec *x, const struct dsv4_host *host, const str
 	for (int32_t e = 0; e < a->n_expert; e++) {
 		int64_t at = c.start[e], n = c.start[e + 1] - at;
 
-		if (n == 0)
+		if (n == 0 || !a->expert[e].w1.data) /* another GPU has it */
 			continue;
 		if (!moe_expert_ok(a, &a->expert[e]))
 			return -EINVAL;

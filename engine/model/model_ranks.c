@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ * model_ranks.c - a model on several GPUs: for each a view, the same weights but for the slices that it alone has.
+ * Threads: one, before anything runs. Locks: none. */
+#include "engine/base/mem.h"
+#include "engine/base/must.h"
+#include "engine/checkpoint/inventory.h"
+#include "engine/device/ranks.h"
+#include "engine/model/model.h"
+#include "plugins/op/op_cost.h"
+
+#include <stdlib.h>
+
+/* Of the head: a GPU's kernels like whole tiles, and scales of FP8 need whole blocks. */
+#define MODEL_HEAD_ROWS INVENTORY_FP8_BLOCK
+
+/* ---- what is cut where ---- */
+
+int64_t model_share_of(int64_t n, int rank, int n_rank, int64_t *ret_first)
+{
+	*ret_first = n * rank / n_rank;
+	return n * (rank + 1) / n_rank - *ret_first;
+}
+
+bool model_can_cut_heads(const struct model_config *c, int n_rank, bool blocks)
+{
+	int64_t heads = c->n_heads / n_rank, groups = c->o_groups / n_rank;
+
+	if (c->n_heads % n_rank || c->o_groups % n_rank)
+		return false;
+	return !blocks || (heads * c->head_dim % INVENTORY_FP8_BLOCK == 0 && groups * c->o_lora_rank % INVENTORY_FP8_BLOCK == 0);
+}
+
+static int64_t model_head_share(const struct model_config *c, int rank, int n_rank, int64_t *ret_first)
+{
+	int64_t tiles = (c->vocab_size + MODEL_HEAD_ROWS - 1) / MODEL_HEAD_ROWS, n = model_share_of(tiles, rank, n_rank, ret_first);
+	int64_t end = (*ret_first + n) * MODEL_HEAD_ROWS;
+
+	*ret_first *= MODEL_HEAD_ROWS;
+	return (end < c->vocab_size ? end : c->vocab_size) - *ret_first;
+}
+
+/* Has the layer an FP8 matrix of those that go by heads? */
+static bool model_has_blocks(const struct weights_layer *w)
+{
+	return w->wq_b.fmt == DSV4_W_FP8 || w->wo_a.fmt == DSV4_W_FP8;
+}
+
+static bool model_cuts_heads(const struct model *m, int n_rank)
+{
+	const struct model_weights *w = m->weights;
+	bool blocks = w->mtp && model_has_blocks(&w->mtp->layer);
+
+	for (int i = 0; i < m->config->n_layers; i++)
+		blocks = blocks || model_has_blocks(&w->layer[i]);
+	return model_can_cut_heads(m->config, n_rank, blocks);
+}
+
+/* ---- slices ---- */
+
+/* Rows from `first` on; their scales begin with them. */
+static void model_cut_rows(struct dsv4_weight *w, int64_t first, int64_t n)
+{
+	w->data = n ? (const char *)w->data + op_cost_data((enum dsv4_wfmt)w->fmt, first, w->cols) : NULL;
+	if (w->scale)
+		w->scale = (const char *)w->scale + op_cost_scale((enum dsv4_sfmt)w->sfmt, (enum dsv4_wfmt)w->fmt, first, w->cols);
+	w->rows = n;
+}
+
+static void model_drop_weight(struct dsv4_weight *w)
+{
+	w->data = w->scale = NULL;
+}
+
+/* A copy of which only [first, first + n) have their matrices; kernels add nothing for the others. */
+static struct dsv4_expert *model_some_experts(const struct dsv4_expert *from, int count, int64_t first, int64_t n)
+{
+	struct dsv4_expert *e = mem_new((size_t)(count ? count : 1) * sizeof *e);
+
+	for (int i = 0; i < count; i++) {
+		e[i] = from[i];
+		if (i >= first && i < first + n)
+			continue;
+		model_drop_weight(&e[i].w1);
+		model_drop_weight(&e[i].w2);
+		model_drop_weight(&e[i].w3);
+	}
+	return e;
+}
+
+static void model_cut_heads(const struct model *v, struct weights_layer *w)
+{
+	int64_t heads = v->config->n_heads, groups = v->config->o_groups, lora = v->config->o_lora_rank;
+
+	model_cut_rows(&w->wq_b, v->rank * heads * v->config->head_dim, heads * v->config->head_dim);
+	model_cut_rows(&w->wo_a, v->rank * groups * lora, groups * lora);
+	w->sink += v->rank * heads;
+}
+
+static void model_cut_layer(const struct model *v, int layer, struct weights_layer *w)
+{
+	const struct model_config *c = v->config;
+	int64_t first, n = model_share_of(c->n_experts, v->rank, v->n_rank, &first);
+
+	if (v->heads_cut)
+		model_cut_heads(v, w);
+	w->expert = model_some_experts(w->expert, c->n_experts, first, n);
+	w->shared = model_some_experts(w->shared, c->n_shared_experts, 0, layer % v->n_rank == v->rank ? c->n_shared_experts : 0);
+	w->packed = NULL;
+}
+
+/* ---- views ---- */
+
+static struct model_weights *model_cut_weights(const struct model *m, struct model *v)
+{
+	const struct model_weights *from = m->weights;
+	struct model_weights *w = mem_new(sizeof *w);
+	int64_t rows = model_head_share(&from->config, v->rank, v->n_rank, &v->head_row);
+	int n = from->config.n_layers;
+
+	*w = *from;
+	v->config = &w->config;
+	if (v->heads_cut) {
+		w->config.n_heads /= v->n_rank;
+		w->config.o_groups /= v->n_rank;
+	}
+	w->owned = NULL;
+	w->n_owned = w->cap_owned = 0;
+	model_cut_rows(&w->head, v->head_row, rows);
+	w->layer = mem_new((size_t)n * sizeof *w->layer);
+	for (int i = 0; i < n; i++) {
+		w->layer[i] = from->layer[i];
+		model_cut_layer(v, i, &w->layer[i]);
+	}
+	if (from->mtp) {
+		w->mtp = mem_new(sizeof *w->mtp);
+		*w->mtp = *from->mtp;
+		model_cut_layer(v, n, &w->mtp->layer);
+	}
+	return w;
+}
+
+static struct model *model_view_new(const struct model *m, int rank, bool heads_cut)
+{
+	struct model *v = mem_new(sizeof *v);
+
+	*v = *m;
+	v->view = NULL;
+	v->whole = m;
+	v->rank = rank;
+	v->heads_cut = heads_cut;
+	v->layout.n_other = 0;
+	v->weights = model_cut_weights(m, v);
+	return v;
+}
+
+static void model_view_free(struct model **pv)
+{
+	struct model *v = *pv;
+	struct model_weights *w;
+
+	*pv = NULL;
+	if (!v)
+		return;
+	model_unplace(v);
+	w = v->weights;
+	for (int i = 0; i <= w->config.n_layers; i++) {
+		struct weights_layer *y = i < w->config.n_layers ? &w->layer[i] : w->mtp ? &w->mtp->layer : NULL;
+
+		if (y) {
+			free(y->expert);
+			free(y->shared);
+		}
+	}
+	free(w->mtp);
+	free(w->layer);
+	free(w);
+	free(v);
+}
+
+int model_place_ranks(struct model *m, struct ranks *r, struct buf *why)
+{
+	int n = ranks_n(r), rc = 0;
+	bool heads_cut = model_cuts_heads(m, n);
+
+	if (n == 1)
+		return model_place(m, ranks_device(r, 0), why);
+	must(n <= 1 + SEQUENCE_MAX_OTHERS);
+	m->ranks = r;
+	m->n_rank = n;
+	m->layout.device = ranks_device(r, 0);
+	m->view = mem_new((size_t)n * sizeof(struct model *));
+	for (int i = 0; i < n; i++)
+		m->view[i] = model_view_new(m, i, heads_cut);
+	for (int i = 1; i < n; i++)
+		m->layout.other[m->layout.n_other++] = &m->view[i]->layout;
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = model_place(m->view[i], ranks_device(r, i), why);
+	return rc;
+}
+
+void model_unplace_ranks(struct model *m)
+{
+	for (int i = 0; m->view && i < m->n_rank; i++)
+		model_view_free(&m->view[i]);
+	free(m->view);
+	m->view = NULL;
+}
