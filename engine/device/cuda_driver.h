@@ -22,6 +22,7 @@ enum cuda_result {
 	CUDA_UNSUPPORTED_PTX = 222,
 	CUDA_CONTAINED = 226,           /* an error of the hardware, which hit this process only */
 	CUDA_NOT_FOUND = 500,
+	CUDA_NOT_READY = 600,
 	CUDA_ILLEGAL_ADDRESS = 700,
 	CUDA_LAUNCH_TIMEOUT = 702,
 	CUDA_CONTEXT_DESTROYED = 709,

@@ -53,6 +53,11 @@ void device_enter(const struct device *d)
 	(void)d->cu->context_set(d->context);
 }
 
+void device_leave(void)
+{
+	device_current = NULL;
+}
+
 /* After which nothing in the context runs any more, as the driver's manual has it. */
 static bool device_sticky(int rc)
 {
@@ -79,12 +84,32 @@ int device_result(struct device *d, int rc, const char *what, struct buf *why)
 
 	if (rc == CUDA_OK)
 		return 0;
+	buf_printf(&words, "%s: %s: ", d->name, what);
 	cuda_error_put(d->cu, rc, &words);
 	if (device_sticky(rc))
-		atomic_store(&d->broken, true);
-	rc = buf_why(why, rc == CUDA_NO_MEMORY ? -ENOMEM : RC_DEVICE, "%s: %s: %s", d->name, what, buf_str(&words));
+		device_break(d, buf_str(&words));
+	rc = buf_why(why, rc == CUDA_NO_MEMORY ? -ENOMEM : RC_DEVICE, "%s", buf_str(&words));
 	buf_fini(&words);
 	return rc;
+}
+
+void device_break(struct device *d, const char *why)
+{
+	atomic_store(&d->broken, true);
+	if (d->ranks)
+		ranks_break(d->ranks, d->rank, why);
+}
+
+int device_lost(const struct device *d, struct buf *why)
+{
+	struct buf words = { 0 };
+
+	if (d->ranks && !ranks_blame(d->ranks, d->rank, &words))
+		(void)buf_why(why, RC_DEVICE, "%s stops: %s", d->name, buf_str(&words));
+	else
+		(void)buf_why(why, RC_DEVICE, "%s is lost", d->name);
+	buf_fini(&words);
+	return RC_DEVICE;
 }
 
 bool device_broken(const struct device *d)

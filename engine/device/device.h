@@ -37,7 +37,7 @@ bool device_is_gpu(const struct device *d);
 /* Does it have what a plugin's `gpu` words ask for, e.g. "sm_80"? Any CPU plugin's "" runs anywhere. False: ret_lacks, if
  * not NULL, gets the first that it has not. */
 bool device_has(const struct device *d, const char *features, struct buf *ret_lacks);
-/* A kernel failed or the GPU is lost: nothing runs on it any more. */
+/* A kernel failed or the GPU is lost, or one that computes with it (ranks.h): nothing runs on it any more. */
 bool device_broken(const struct device *d);
 
 struct device_view {

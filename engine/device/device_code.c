@@ -152,7 +152,7 @@ static int device_launch(struct dsv4_exec *x, struct dsv4_kernel *k, const struc
 		return -EIO;
 	if (!l->grid[0] || !l->grid[1] || !l->grid[2])
 		return 0;
-	q->busy = true;
+	queue_begin(q);
 	rc = q->device->cu->launch(k->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
 				   l->shared, q->stream, params, NULL);
 	if (rc == CUDA_OK)
@@ -178,6 +178,7 @@ void *device_scratch(struct dsv4_exec *x, size_t bytes)
 {
 	struct queue *q = device_queue(x);
 
+	device_enter(q->device);
 	return queue_arena_take(q, &q->scratch, bytes, NULL);
 }
 

@@ -82,6 +82,8 @@ struct device {
 	struct device_memory memory;
 	struct device_weights weights;
 	struct queue *loader;           /* copies weights */
+	struct ranks *ranks;            /* that it computes with as number `rank`; NULL: alone */
+	int rank;
 	pthread_mutex_t code_mutex;     /* a leaf: the list below */
 	struct list modules;
 	atomic_bool broken;
@@ -96,6 +98,20 @@ struct device {
 void device_enter(const struct device *d);
 /* 0, -ENOMEM, or RC_DEVICE for what the device does not recover from; why gets what and the driver's words. */
 int device_result(struct device *d, int rc, const char *what, struct buf *why);
+/* It computes no more, nor do those that compute with it; why: of the first. */
+void device_break(struct device *d, const char *why);
+/* RC_DEVICE, of one that is broken: why it is, which may be another one's fault. */
+int device_lost(const struct device *d, struct buf *why);
+/* Something else than device_enter() may have told the driver which device the calling thread means. */
+void device_leave(void);
+
+/* ---- those that compute with it: ranks_nccl.c ---- */
+
+void ranks_break(struct ranks *r, int rank, const char *why);
+/* Which broke first: its why, and whether it is this one. */
+bool ranks_blame(struct ranks *r, int rank, struct buf *why);
+/* A driver's result, as stream_wait: ends when one of the others breaks, too. */
+int ranks_wait(struct device *d, void *stream);
 
 void device_memory_init(struct device *d);
 void device_memory_fini(struct device *d);

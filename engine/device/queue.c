@@ -155,6 +155,23 @@ void queue_result(struct queue *q, int rc, const char *what)
 		q->failed = device_result(q->device, rc, what, &q->why);
 }
 
+void queue_begin(struct queue *q)
+{
+	device_enter(q->device);
+	q->busy = true;
+}
+
+void queue_fail(struct queue *q, int rc, const char *why)
+{
+	if (!q->failed)
+		q->failed = buf_why(&q->why, rc, "%s", why);
+}
+
+int queue_failed(const struct queue *q)
+{
+	return q->failed;
+}
+
 void *queue_stage(struct queue *q, void *dst, size_t bytes)
 {
 	void *p;
@@ -175,7 +192,7 @@ void queue_put(struct queue *q, void *dst, const void *staged, size_t bytes)
 {
 	if (!queue_is_gpu(q) || !staged || !bytes)
 		return;
-	q->busy = true;
+	queue_begin(q);
 	queue_result(q, q->device->cu->copy_to_device((uintptr_t)dst, staged, bytes, q->stream), "a copy to the GPU");
 }
 
@@ -184,7 +201,7 @@ void queue_move(struct queue *q, void *dst, const void *src, size_t bytes)
 	if (!queue_is_gpu(q)) {
 		memcpy(dst, src, bytes);
 	} else if (bytes) {
-		q->busy = true;
+		queue_begin(q);
 		queue_result(q, q->device->cu->copy((uintptr_t)dst, (uintptr_t)src, bytes, q->stream), "a copy");
 	}
 }
@@ -202,7 +219,7 @@ void queue_move_rows(struct queue *q, void *dst, size_t dst_stride, const void *
 		for (size_t i = 0; i < rows && bytes; i++)
 			memcpy((char *)dst + i * dst_stride, (const char *)src + i * src_stride, bytes);
 	} else if (rows && bytes) {
-		q->busy = true;
+		queue_begin(q);
 		queue_result(q, q->device->cu->copy_rows(&c, q->stream), "a copy of rows");
 	}
 }
@@ -214,7 +231,7 @@ const void *queue_fetch(struct queue *q, const void *src, size_t bytes)
 	if (!queue_is_gpu(q))
 		return src;
 	p = queue_stage(q, NULL, bytes);
-	q->busy = true;
+	queue_begin(q);
 	if (p && bytes)
 		queue_result(q, q->device->cu->copy_to_host(p, (uintptr_t)src, bytes, q->stream), "a copy from the GPU");
 	return p;
@@ -244,18 +261,19 @@ void queue_next_op(struct queue *q)
 
 static int queue_wait(struct queue *q, struct buf *why)
 {
+	struct device *d = q->device;
 	int rc;
 
-	queue_result(q, q->device->cu->stream_wait(q->stream), "the GPU's work");
+	queue_result(q, d->ranks ? ranks_wait(d, q->stream) : d->cu->stream_wait(q->stream), "the GPU's work");
 	rc = q->failed;
 	if (rc)
 		(void)buf_why(why, rc, "%s", buf_str(&q->why));
-	else if (device_broken(q->device))
-		rc = buf_why(why, RC_DEVICE, "%s is lost", device_name(q->device));
+	else if (device_broken(d))
+		rc = device_lost(d, why);
 	q->failed = 0;
 	q->busy = false;
 	while (q->n_discard > 0)
-		device_free(q->device, q->discard[--q->n_discard]);
+		device_free(d, q->discard[--q->n_discard]);
 	queue_arena_over(q, &q->scratch);
 	q->staging_over = true;
 	return rc;

@@ -51,6 +51,10 @@ int queue_op_done(struct queue *q, char *why, size_t size);
  * one graph. `key` names the kernels (a set's generation): under another key nothing is launched again. A step that the
  * host looks into in the midst runs in pieces, with the same results, and the next of that key are not captured. */
 void queue_graph(struct queue *q, uint64_t key);
+/* 0, or the first failure so far of what was to be queued, which the next sync will tell: for ranks_agree() before it. */
+int queue_failed(const struct queue *q);
+/* What was captured since queue_graph() is not launched: ranks have agreed on an error. */
+void queue_drop(struct queue *q);
 /* Such a step is not captured this time: the view says why. */
 void queue_no_graph(struct queue *q, const char *why);
 

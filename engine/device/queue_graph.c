@@ -40,6 +40,7 @@ void queue_graph(struct queue *q, uint64_t key)
 		atomic_fetch_add(&q->device->plain_steps, 1);
 		return;
 	}
+	device_enter(q->device);
 	rc = q->device->cu->capture_begin(q->stream, CUDA_CAPTURE_RELAXED);
 	queue_result(q, rc, "the capture of a graph");
 	q->capturing = rc == CUDA_OK;
@@ -118,6 +119,8 @@ void queue_graph_end(struct queue *q, const char *early)
 		queue_graph_launch(q, graph);
 	if (graph)
 		(void)q->device->cu->graph_destroy(graph);
+	if (q->failed && q->device->ranks)
+		device_break(q->device, buf_str(&q->why)); /* the others' graphs would wait for what this one gathers */
 	if (early) {
 		q->refused = q->key;
 		queue_graph_say(q, early);
@@ -125,6 +128,19 @@ void queue_graph_end(struct queue *q, const char *early)
 		atomic_fetch_add(&q->device->graph_steps, 1);
 		queue_graph_say(q, "");
 	}
+}
+
+void queue_drop(struct queue *q)
+{
+	void *graph = NULL;
+
+	if (!q->capturing)
+		return;
+	q->capturing = false;
+	device_enter(q->device);
+	(void)q->device->cu->capture_end(q->stream, &graph);
+	if (graph)
+		(void)q->device->cu->graph_destroy(graph);
 }
 
 void queue_graph_fini(struct queue *q)

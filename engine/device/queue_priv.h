@@ -43,8 +43,11 @@ struct queue {
 	struct queue_graph graph[QUEUE_GRAPHS];
 };
 
+/* Something is about to be queued. */
+void queue_begin(struct queue *q);
 /* Keeps the first failure for queue_sync(). */
 void queue_result(struct queue *q, int rc, const char *what);
+void queue_fail(struct queue *q, int rc, const char *why);
 /* NULL when short. */
 void *queue_arena_take(struct queue *q, struct queue_arena *a, size_t bytes, uint64_t *ret_p);
 /* What is being captured is launched. */

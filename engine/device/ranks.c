@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * ranks.c - devices that compute one model together: who they are, their rendezvous, and gathering in the CPU's memory.
  * Threads, locks: as ranks.h. */
+#include "engine/device/device_priv.h"
 #include "engine/device/ranks_priv.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
@@ -8,6 +9,7 @@
 #include "engine/base/rc.h"
 #include "engine/device/device_list.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +29,13 @@ static struct ranks *ranks_new(int n)
 	lock_init(&r->lock, "ranks");
 	lock_cond_init(&r->all_here);
 	lock_cond_init(&r->pass_over);
+	must_zero(pthread_mutex_init(&r->end_mutex, NULL));
+	must_zero(pthread_cond_init(&r->end_told, NULL));
+	for (int i = 0; i < n; i++) {
+		r->place[i].ranks = r;
+		must_zero(pthread_mutex_init(&r->place[i].call, NULL));
+	}
+	r->broken = -1;
 	return r;
 }
 
@@ -39,6 +48,36 @@ struct ranks *ranks_cpu(int n)
 	return r;
 }
 
+/* The same kernels run on all. */
+static int ranks_alike(const struct ranks *r, struct buf *why)
+{
+	const struct device *a = r->place[0].device;
+
+	for (int i = 1; i < r->n; i++) {
+		const struct device *b = r->place[i].device;
+
+		if (a->gpu.sm != b->gpu.sm)
+			return buf_why(why, RC_UNAVAILABLE, "%s (%s) has compute capability %d.%d, %s (%s) %d.%d; they compute one "
+				       "model only if it is the same", a->name, a->model, a->major, a->minor, b->name, b->model,
+				       b->major, b->minor);
+	}
+	return 0;
+}
+
+static int ranks_open_gpus(struct ranks *r, const struct device_list *l, struct buf *why)
+{
+	int rc = 0;
+
+	for (int i = 0; i < r->n && rc == 0; i++) {
+		char name[16];
+
+		snprintf(name, sizeof name, "cuda:%d", l->gpu[i]);
+		rc = device_open(name, &r->place[i].device, why);
+	}
+	rc = rc || r->n == 1 ? rc : ranks_alike(r, why);
+	return rc || r->n == 1 ? rc : ranks_nccl_open(r, why);
+}
+
 int ranks_open(const char *names, struct ranks **ret_r, struct buf *why)
 {
 	struct device_list l;
@@ -47,11 +86,12 @@ int ranks_open(const char *names, struct ranks **ret_r, struct buf *why)
 
 	if (rc)
 		return rc;
-	if (l.n > 1)
-		return buf_why(why, RC_UNSUPPORTED, "device %s: a daemon computes on one GPU so far; name one, as cuda:%d", names,
-			       l.gpu[0]);
-	r = ranks_new(1);
-	rc = device_open(names, &r->place[0].device, why);
+	if (l.n == 0) {
+		*ret_r = ranks_cpu(1);
+		return 0;
+	}
+	r = ranks_new(l.n);
+	rc = ranks_open_gpus(r, &l, why);
 	if (rc)
 		ranks_close(&r);
 	else
@@ -67,8 +107,17 @@ void ranks_close(struct ranks **pr)
 	if (!r)
 		return;
 	must(r->serving == r->ticket);
-	for (int i = 0; i < r->n; i++)
-		device_close(&r->place[i].device);
+	ranks_nccl_close(r);
+	for (int i = 0; i < r->n && r->nccl; i++)
+		if (r->place[i].device)
+			r->place[i].device->ranks = NULL;
+	for (int i = 0; i < r->n; i++) {
+		if (r->place[i].device)
+			device_close(&r->place[i].device);
+		must_zero(pthread_mutex_destroy(&r->place[i].call));
+	}
+	must_zero(pthread_mutex_destroy(&r->end_mutex));
+	must_zero(pthread_cond_destroy(&r->end_told));
 	must_zero(pthread_cond_destroy(&r->all_here));
 	must_zero(pthread_cond_destroy(&r->pass_over));
 	lock_fini(&r->lock);
@@ -184,7 +233,9 @@ void ranks_gather(struct ranks *r, int rank, struct queue *q, void *dst, const v
 {
 	if (bytes == 0)
 		return;
-	if (r->n == 1)
+	if (r->nccl)
+		ranks_nccl_gather(r, rank, q, dst, src, bytes);
+	else if (r->n == 1)
 		queue_move(q, dst, src, bytes);
 	else
 		ranks_gather_cpu(r, rank, dst, src, bytes);

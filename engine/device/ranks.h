@@ -3,7 +3,16 @@
  * Threads: one opens and closes; each rank's own thread agrees and gathers, a pass' leader begins and ends it. Lock: ranks.
  *
  * A rank is one of them, by number. All ranks' threads make the same calls in the same order: what one does not, the
- * others wait for. Ranks in the CPU's memory are for tests of what is split; on GPUs, NCCL carries the bytes. */
+ * others wait for. Ranks in the CPU's memory are for tests of what is split; on GPUs, NCCL carries the bytes. What is said
+ * here of GPUs has not run on one.
+ *
+ * With GPUs, queues are driven alike, too: all ranks capture a step or none does, and all sync at the same places, since a
+ * gather that one has captured and not launched is one that the others wait for. Before a sync that ends a capture they
+ * agree on queue_failed(), and on an error all queue_drop().
+ *
+ * When one breaks (device_broken()) so do all, and their waits end with RC_DEVICE; the words name the first. The same
+ * comes of an error of NCCL, and of a captured step that one cannot launch. Not ended is a call into NCCL itself that
+ * waits; none does once the first gather, which opening makes, has connected the GPUs. */
 #ifndef ENGINE_RANKS_H
 #define ENGINE_RANKS_H
 
@@ -15,12 +24,12 @@
 
 struct ranks;
 
-/* What device_list.h reads: one device, or GPUs. RC_INVALID for other words; RC_UNSUPPORTED for several GPUs, as yet; else
- * as device_open(). */
+/* What device_list.h reads: one device, or GPUs. RC_INVALID for other words; RC_UNAVAILABLE: no NCCL for several, they are
+ * not of one compute capability, or cannot gather; else as device_open(). One alone needs no NCCL. */
 int ranks_open(const char *names, struct ranks **ret_r, struct buf *why);
 /* n >= 1 that are all device_cpu(). */
 struct ranks *ranks_cpu(int n);
-/* Nothing of its devices is in use, no queue is left. NULL is fine. */
+/* Nothing of its devices is in use, no queue is left: NCCL would wait for a graph that gathers. NULL is fine. */
 void ranks_close(struct ranks **r);
 
 int ranks_n(const struct ranks *r);
@@ -35,9 +44,9 @@ void ranks_end(struct ranks *r);
  * rendezvous: what a rank wrote before, the others see after. A rank that waits watches a while, then sleeps. */
 int ranks_agree(struct ranks *r, int rank, int rc);
 
-/* Queued on q, a queue of the rank's device: dst, [ranks_n()][bytes] in work memory, gets every rank's src, [bytes], in the order
- * of ranks. All ranks call it with the same bytes after they agreed on 0; dst and src do not overlap. Errors: the queue's
- * next sync has them. */
+/* Queued on q, a queue of the rank's device: dst, [ranks_n()][bytes] in its memory, gets every rank's src, [bytes], in the
+ * order of ranks. All ranks call it with the same bytes after they agreed on 0; dst and src do not overlap. Errors: the
+ * queue's next sync has them. */
 void ranks_gather(struct ranks *r, int rank, struct queue *q, void *dst, const void *src, size_t bytes);
 
 #endif

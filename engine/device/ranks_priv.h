@@ -5,10 +5,12 @@
 #define ENGINE_RANKS_PRIV_H
 
 #include "engine/base/lock.h"
+#include "engine/device/nccl.h"
 #include "engine/device/ranks.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A rank. What its own thread writes in one round, the others read after it. */
@@ -17,7 +19,13 @@ struct ranks_place {
 	int said;
 	const void *src;                /* [bytes]: what others copy, on the CPU */
 	size_t bytes;
+	struct ranks *ranks;
+	pthread_mutex_t call;           /* a leaf, held in each call of NCCL for this rank but the last: who has the communicator */
+	void *comm;                     /* NULL: over */
+	pthread_t ender;                /* makes that last call */
 };
+
+enum ranks_ending { RANKS_GO_ON, RANKS_DESTROY, RANKS_ABORT };
 
 struct ranks {
 	int n;
@@ -28,6 +36,22 @@ struct ranks {
 	struct lock lock;               /* of who sleeps, and of the passes below */
 	pthread_cond_t all_here, pass_over;
 	uint64_t ticket, serving;       /* of passes: given out, and whose turn it is */
+
+	const struct nccl_library *nccl; /* NULL: the CPU's memory, or one rank */
+	int n_ender;
+	pthread_mutex_t end_mutex;      /* a leaf: of what follows, which changes once */
+	pthread_cond_t end_told;
+	enum ranks_ending ending;
+	int broken;                     /* the rank that broke first; -1: none */
+	char broken_why[256];
 };
+
+/* ---- ranks_nccl.c ---- */
+
+/* Communicators for the devices that are open, and a first gather. */
+int ranks_nccl_open(struct ranks *r, struct buf *why);
+/* No graph is left that gathers. */
+void ranks_nccl_close(struct ranks *r);
+void ranks_nccl_gather(struct ranks *r, int rank, struct queue *q, void *dst, const void *src, size_t bytes);
 
 #endif

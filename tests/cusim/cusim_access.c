@@ -123,6 +123,16 @@ static __attribute__((noinline)) void cusim_access_fresh(struct cusim_page *page
 	cusim_page_bits(page->written, p % CUSIM_PAGE, n, true);
 }
 
+static __attribute__((noinline)) void cusim_access_strange(uintptr_t p, size_t n, enum cusim_access how, const void *pc)
+{
+	char where[160];
+
+	cusim_memory_where(p, where, sizeof where);
+	cusim_report(pc, 12, "%s %zu bytes, %s, which is another device's memory", how == CUSIM_READ ? "reads" : "writes", n,
+		     where);
+	cusim_block_abandon();
+}
+
 /* Within 64 bytes. */
 FAST void cusim_access_one(uintptr_t p, size_t n, enum cusim_access how, const void *pc)
 {
@@ -135,6 +145,8 @@ FAST void cusim_access_one(uintptr_t p, size_t n, enum cusim_access how, const v
 			return;
 		cusim_access_bad(p, n, how, pc);
 	}
+	if (SELDOM(page->owner & cusim_now.strangers))
+		cusim_access_strange(p, n, how, pc);
 	if (how != CUSIM_WRITE && SELDOM((page->written[at / 64] & bits) != bits))
 		cusim_access_fresh(page, p, n, pc);
 	if (how != CUSIM_READ)

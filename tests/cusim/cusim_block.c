@@ -395,6 +395,7 @@ int cusim_launch(const struct cusim_launch *l)
 	cusim_block_index(l);
 	cusim_now.args = (uintptr_t)l->args;
 	cusim_now.args_bytes = l->kernel->args_bytes;
+	cusim_now.strangers = (uint8_t)~(1u << l->device);
 	cusim_now.launch_epoch = cusim_block.epoch + 1;
 	for (uint64_t k = 0; k < n && cusim_report_count() < 20; k++) {
 		uint64_t i = cusim_block.backwards ? n - 1 - k : k;

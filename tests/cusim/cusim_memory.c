@@ -174,6 +174,43 @@ void cusim_memory_unwritten(const void *p, size_t bytes)
 	cusim_memory_parts((uintptr_t)p, bytes, cusim_memory_written_part, 0);
 }
 
+static void cusim_memory_own_part(struct cusim_page **slot, size_t at, size_t n, int device)
+{
+	(void)at;
+	(void)n;
+	(*slot)->owner = (uint8_t)(1u << device);
+}
+
+void cusim_memory_own(const void *p, size_t bytes, int device)
+{
+	cusim_memory_parts((uintptr_t)p, bytes, cusim_memory_own_part, device);
+}
+
+int cusim_memory_check(const char *who, const void *address, size_t bytes, int write)
+{
+	uintptr_t p = (uintptr_t)address;
+
+	for (size_t left = bytes; left;) {
+		struct cusim_page *page = cusim_page(p);
+		size_t i = p % CUSIM_PAGE / 64, n = 64 - p % 64 < left ? 64 - p % 64 : left;
+		uint64_t bits = (n == 64 ? ~0ull : (1ull << n) - 1) << p % 64;
+		bool there = page && (page->valid[i] & bits) == bits;
+		char where[160];
+
+		if (!there || (!write && (page->written[i] & bits) != bits)) {
+			cusim_memory_where(p, where, sizeof where);
+			fprintf(stderr, "cusim: %s %s %zu bytes, %s %s\n", who, write ? "writes" : "reads", bytes,
+				there ? "which nobody wrote," : "some of them", where);
+			return -1;
+		}
+		if (write)
+			page->written[i] |= bits;
+		p += n;
+		left -= n;
+	}
+	return 0;
+}
+
 static int cusim_memory_image_part(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	uintptr_t code = (uintptr_t)arg, lo = UINTPTR_MAX, hi = 0;

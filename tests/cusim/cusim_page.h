@@ -33,6 +33,7 @@ struct cusim_page {
 	struct cusim_word *word;    /* [CUSIM_PAGE_WORDS], from the first access on */
 	uint32_t bytes;             /* that are valid */
 	bool shared;                /* each block has its own */
+	uint8_t owner;              /* 1 << device, whose alone it is; 0: anybody's */
 };
 
 extern struct cusim_page **cusim_pages[1 << 18];   /* by address >> 30, then by >> 12 */

@@ -24,6 +24,7 @@ struct cusim_now {
 	uint32_t epoch, launch_epoch, block_epoch;  /* the last two: the first of this launch, and of this block */
 	uint32_t thread;            /* its number in the block */
 	uint16_t lap;
+	uint8_t strangers;          /* as cusim_page.owner: all devices but the running one */
 };
 extern struct cusim_now cusim_now;
 

@@ -29,9 +29,11 @@ struct cusim_launch {
 	const struct cusim_kernel *kernel;
 	uint32_t grid[3], block[3];
 	uint32_t shared;           /* bytes of dynamic shared memory */
+	uint32_t device;           /* below CUSIM_MAX_DEVICES */
 	const void *args;
 };
 
+#define CUSIM_MAX_DEVICES 8
 #define CUSIM_MAX_THREADS 1024
 #define CUSIM_MAX_SHARED (227 * 1024) /* static and dynamic, of a block */
 
@@ -39,6 +41,10 @@ struct cusim_launch {
 void cusim_memory_add(void *p, size_t bytes, int written);
 void cusim_memory_written(const void *p, size_t bytes);  /* by a copy or a memset */
 void cusim_memory_drop(void *p);
+/* Pages that only this device's kernels may touch. */
+void cusim_memory_own(const void *p, size_t bytes, int device);
+/* As a kernel's access to all of it, for what is no kernel: 0, or -1 and a line that begins with `who`. */
+int cusim_memory_check(const char *who, const void *p, size_t bytes, int write);
 
 /* Runs the grid. 0, or the number of faults found, each of which is one line on stderr:
  * "cusim: KERNEL block 3 thread 17: reads 4 bytes, 8 beyond the 256 at 0x...". At most 20 lines a launch, one for a place

@@ -38,7 +38,7 @@ static void driver_begin(void)
 		exit(1);
 	}
 	IS(cu->device_count(&n), CUDA_OK);
-	IS(n, 1);
+	IS(n, 2);
 	IS(cu->context_retain(&context, 0), CUDA_OK);
 	IS(cu->context_set(context), CUDA_OK);
 	IS(cu->stream_create(&stream, CUDA_STREAM_NON_BLOCKING), CUDA_OK);
@@ -185,6 +185,38 @@ static void driver_finds(void)
 	IS(cu->mem_free(there), CUDA_ILLEGAL_ADDRESS);
 }
 
+/* Of two GPUs each has its memory to itself, but for what is managed or the host's. */
+static uint64_t driver_others(void)
+{
+	void *context;
+	uint64_t other;
+
+	IS(cu->context_retain(&context, 1), CUDA_OK);
+	IS(cu->context_set(context), CUDA_OK);
+	IS(cu->stream_create(&stream, CUDA_STREAM_NON_BLOCKING), CUDA_OK);
+	IS(cu->mem_alloc(&other, DRIVER_N * 4), CUDA_OK);
+	IS(cu->copy_to_device(other, in, DRIVER_N * 4, stream), CUDA_OK);
+	IS(driver_launch(driver_kernel("right_copy"), (void *)(uintptr_t)other, out), CUDA_OK);
+	IS(cu->stream_wait(stream), CUDA_OK);
+	IS(out[5], 5);
+	return other;
+}
+
+static void driver_kernel_strays(void)
+{
+	(void)driver_others();
+	IS(driver_launch(driver_kernel("right_copy"), in, (void *)(uintptr_t)there), CUDA_OK);
+	IS(cu->stream_wait(stream), CUDA_ILLEGAL_ADDRESS);
+}
+
+static void driver_copy_strays(void)
+{
+	uint64_t other = driver_others();
+
+	IS(cu->copy(other, there, 4, stream), CUDA_OK);
+	IS(cu->stream_wait(stream), CUDA_ILLEGAL_ADDRESS);
+}
+
 static void driver_hides(void)
 {
 	IS(*(volatile float *)(uintptr_t)there, 0);
@@ -219,6 +251,7 @@ int main(int argc, char **argv)
 		snprintf(path, sizeof path, "%s/tests/cusim", getenv("top_builddir") ? getenv("top_builddir") : ".");
 		setenv("LD_LIBRARY_PATH", path, 1);
 		setenv("CUSIM_MEMORY", "1048576", 1);
+		setenv("CUSIM_DEVICES", "2", 1);
 		setenv("CUSIM_LOSE_AT", "2", 1);
 		execv("/proc/self/exe", argv);
 		return 1;
@@ -229,6 +262,8 @@ int main(int argc, char **argv)
 	failed |= driver_run(driver_graphs, "graphs", 0);
 	failed |= driver_run(driver_memory, "memory is bounded", 0);
 	failed |= driver_run(driver_finds, "what the simulator finds loses the device", 0);
+	failed |= driver_run(driver_kernel_strays, "another device's memory is no kernel's", 0);
+	failed |= driver_run(driver_copy_strays, "nor a copy's", 0);
 	failed |= driver_run(driver_hides, "the host cannot look into device memory", 1);
 	return failed;
 }

@@ -3,7 +3,7 @@
  * installed.
  * Threads: any; every call takes the one lock.
  *
- * CUSIM_DEVICES=2, CUSIM_SM=90, CUSIM_MEMORY=BYTES of each; CUSIM_LOSE_AT=N: the Nth launch loses its device. What the
+ * CUSIM_DEVICES=2, CUSIM_SM=90 (or 90,80), CUSIM_MEMORY=BYTES of each; CUSIM_LOSE_AT=N: the Nth launch loses its device. What the
  * simulator finds loses it, too. */
 #include "tests/cusim/fake_priv.h"
 
@@ -26,6 +26,7 @@ struct fake_function {
 };
 
 static pthread_mutex_t fake_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t fake_left = PTHREAD_COND_INITIALIZER;
 static struct fake_device fake_devices[FAKE_MAX_DEVICES];
 static int fake_n_device = -1;      /* before cuInit() */
 static _Thread_local struct fake_device *fake_current;
@@ -46,7 +47,19 @@ struct fake_device *fake_enter(int *ret_rc)
 
 void fake_leave(void)
 {
+	pthread_cond_broadcast(&fake_left);
 	pthread_mutex_unlock(&fake_mutex);
+}
+
+void fake_wait(void)
+{
+	pthread_cond_broadcast(&fake_left);
+	pthread_cond_wait(&fake_left, &fake_mutex);
+}
+
+int fake_device_number(const struct fake_device *d)
+{
+	return (int)(d - fake_devices);
 }
 
 struct fake_device *fake_device(int i)
@@ -144,9 +157,24 @@ int cuDeviceGetName(char *name, int len, int device)
 	return CUDA_OK;
 }
 
+/* One number for all, or one after another. */
+static int fake_sm(int device)
+{
+	const char *text = getenv("CUSIM_SM");
+	int sm = 90;
+
+	for (int i = 0; i <= device && text && *text; i++) {
+		char *end;
+
+		sm = (int)strtol(text, &end, 10);
+		text = *end ? end + 1 : end;
+	}
+	return sm;
+}
+
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-	int sm = (int)fake_setting("CUSIM_SM", 90);
+	int sm = fake_sm(device);
 
 	if (!fake_device(device))
 		return FAKE_INVALID_DEVICE;

@@ -36,14 +36,18 @@ static void fake_memory_protect(int prot)
 			mprotect(fake_blocks[i].p, fake_blocks[i].mapped, prot);
 }
 
+static int fake_memory_shown;
+
 void fake_memory_show(void)
 {
-	fake_memory_protect(PROT_READ | PROT_WRITE);
+	if (fake_memory_shown++ == 0)
+		fake_memory_protect(PROT_READ | PROT_WRITE);
 }
 
 void fake_memory_hide(void)
 {
-	fake_memory_protect(PROT_NONE);
+	if (--fake_memory_shown == 0)
+		fake_memory_protect(PROT_NONE);
 }
 
 /* ---- blocks ---- */
@@ -78,6 +82,13 @@ enum fake_memory_kind fake_memory_kind(const void *p)
 	return b ? b->kind : FAKE_PAGEABLE;
 }
 
+const struct fake_device *fake_memory_owner(const void *p)
+{
+	const struct fake_block *b = fake_memory_find(p);
+
+	return b && b->kind == FAKE_DEVICE ? b->device : NULL;
+}
+
 static void fake_memory_enter(const struct fake_block *b)
 {
 	size_t i = fake_memory_upto(b->p);
@@ -92,6 +103,8 @@ static void fake_memory_enter(const struct fake_block *b)
 	fake_blocks[i] = *b;
 	fake_n_block++;
 	cusim_memory_add(b->p, b->bytes, b->kind != FAKE_DEVICE);
+	if (b->kind == FAKE_DEVICE)
+		cusim_memory_own(b->p, b->bytes, fake_device_number(b->device));
 }
 
 static void fake_memory_remove(struct fake_block *b)

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FAKE_MAX_DEVICES 8
+#define FAKE_MAX_DEVICES CUSIM_MAX_DEVICES
 #define FAKE_RELAXED 2                    /* of a capture */
 #define FAKE_SHARED_PLAIN (48 << 10)      /* dynamic shared memory that needs no asking */
 
@@ -33,7 +33,18 @@ struct fake_device {
 };
 
 /* Work that waits: records one after another, of their own sizes. */
-enum fake_kind { FAKE_LAUNCH, FAKE_COPY, FAKE_COPY_ROWS };
+enum fake_kind { FAKE_LAUNCH, FAKE_COPY, FAKE_COPY_ROWS, FAKE_GATHER };
+
+/* A rank's part in a gather of cusim_meet.h. */
+struct fake_gather {
+	struct cusim_meet *meet;
+	int rank;
+	bool in_graph;
+	const void *src;
+	void *dst;
+	size_t bytes;
+};
+
 struct fake_record {
 	uint32_t size;           /* of all of it, what follows included */
 	enum fake_kind kind;
@@ -41,6 +52,7 @@ struct fake_record {
 		struct cusim_launch launch;  /* args follow */
 		struct { void *to; const void *from; size_t bytes; bool here; } copy; /* here: the bytes follow */
 		struct cuda_copy_rows rows;
+		struct fake_gather gather;
 	} u;
 };
 
@@ -53,14 +65,19 @@ struct fake_stream {
 	struct fake_device *device;
 	struct fake_stream *next;
 	struct fake_work queue, *graph; /* graph: what is being captured */
+	size_t at;                  /* in the queue: what has run */
+	bool running;
 	bool relaxed, spoilt;       /* the capture: may memory be allocated meanwhile; was something done that may not */
 };
 
 /* The lock, and the calling thread's device: NULL and a result if there is none, or it is lost. */
 struct fake_device *fake_enter(int *ret_rc);
 void fake_leave(void);
-/* By number. */
+/* Lets others in until one of them leaves; no device memory is shown meanwhile. */
+void fake_wait(void);
+/* By number, and back. */
 struct fake_device *fake_device(int i);
+int fake_device_number(const struct fake_device *d);
 /* The kernel of a function's handle; may it be launched with so much dynamic shared memory? */
 bool fake_function_takes(const void *function, uint32_t shared, const struct cusim_kernel **ret_k);
 
@@ -68,17 +85,30 @@ bool fake_function_takes(const void *function, uint32_t shared, const struct cus
 
 enum fake_memory_kind { FAKE_PAGEABLE, FAKE_DEVICE, FAKE_MANAGED, FAKE_PINNED };
 enum fake_memory_kind fake_memory_kind(const void *p);
-/* The host may not look at device memory; while work runs it is the device that looks. */
+/* Whose device memory it is; NULL: anybody's. */
+const struct fake_device *fake_memory_owner(const void *p);
+/* The host may not look at device memory; while work runs it is the device that looks. Calls nest. */
 void fake_memory_show(void);
 void fake_memory_hide(void);
 
 /* ---- fake_queue.c ---- */
 
-/* Runs what waits on the stream. */
+/* Runs what waits on the stream, as far as it goes: CUDA_NOT_READY when the rest waits for other ranks. */
 int fake_queue_run(struct fake_stream *s);
+/* To its end. */
+int fake_queue_finish(struct fake_stream *s);
 /* All streams of the device. */
 void fake_queue_drain(struct fake_device *d);
 /* A call that no stream may be capturing under: spoils it. */
 bool fake_queue_capturing(struct fake_device *d);
+/* A record at the stream's end, or in what it captures. */
+void fake_queue_gather(void *stream, const struct fake_gather *g);
+
+/* ---- fake_meet.c ---- */
+
+/* The record is its stream's next: is its gather over? */
+bool fake_meet_come(const struct fake_gather *g);
+/* A graph that gathers there is one more, or one less. */
+void fake_meet_graph(const struct fake_gather *g, int more);
 
 #endif

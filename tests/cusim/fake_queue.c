@@ -43,6 +43,18 @@ static void fake_work_append(struct fake_work *w, const struct fake_work *more)
 	}
 }
 
+/* Graphs hold the communicators that gather in them. */
+static void fake_work_graph(const struct fake_work *w, int more)
+{
+	for (size_t at = 0; at < w->n;) {
+		const struct fake_record *r = (const void *)(w->p + at);
+
+		if (r->kind == FAKE_GATHER)
+			fake_meet_graph(&r->u.gather, more);
+		at += r->size;
+	}
+}
+
 static void fake_work_free(struct fake_work *w)
 {
 	if (w)
@@ -52,12 +64,26 @@ static void fake_work_free(struct fake_work *w)
 
 /* ---- running ---- */
 
+/* A GPU reaches another's memory only where it was given access, which nobody is here. */
+static bool fake_queue_strange(struct fake_device *d, const void *p)
+{
+	const struct fake_device *owner = fake_memory_owner(p);
+
+	if (!owner || owner == d)
+		return false;
+	fprintf(stderr, "cusim: a copy on device %d touches %p, which is memory of device %d\n", fake_device_number(d), p,
+		fake_device_number(owner));
+	d->failed = CUDA_ILLEGAL_ADDRESS;
+	return true;
+}
+
 static void fake_queue_launch(struct fake_device *d, struct fake_record *r)
 {
 	static long n;
 	const char *lose = getenv("CUSIM_LOSE_AT");
 
 	r->u.launch.args = r + 1;
+	r->u.launch.device = (uint32_t)fake_device_number(d);
 	if (lose && ++n == strtol(lose, NULL, 10)) {
 		d->failed = CUDA_LAUNCH_FAILED;
 		return;
@@ -66,45 +92,82 @@ static void fake_queue_launch(struct fake_device *d, struct fake_record *r)
 		d->failed = CUDA_ILLEGAL_ADDRESS;
 }
 
-static void fake_queue_bytes(void *to, const void *from, size_t bytes)
+static void fake_queue_bytes(struct fake_device *d, void *to, const void *from, size_t bytes)
 {
+	if (fake_queue_strange(d, to) || fake_queue_strange(d, from))
+		return;
 	memmove(to, from, bytes);
 	if (fake_memory_kind(to) == FAKE_DEVICE)
 		cusim_memory_written(to, bytes);
 }
 
-static void fake_queue_rows(const struct cuda_copy_rows *c)
+static void fake_queue_rows(struct fake_device *d, const struct cuda_copy_rows *c)
 {
-	for (size_t i = 0; i < c->rows; i++)
-		fake_queue_bytes((void *)(uintptr_t)(c->to + i * c->to_stride),
+	for (size_t i = 0; i < c->rows && !d->failed; i++)
+		fake_queue_bytes(d, (void *)(uintptr_t)(c->to + i * c->to_stride),
 				 (const void *)(uintptr_t)(c->from + i * c->from_stride), c->bytes);
+}
+
+static void fake_queue_record(struct fake_device *d, struct fake_record *r)
+{
+	if (r->kind == FAKE_LAUNCH)
+		fake_queue_launch(d, r);
+	else if (r->kind == FAKE_COPY)
+		fake_queue_bytes(d, r->u.copy.to, r->u.copy.here ? (const void *)(r + 1) : r->u.copy.from, r->u.copy.bytes);
+	else if (r->kind == FAKE_COPY_ROWS)
+		fake_queue_rows(d, &r->u.rows);
+}
+
+/* The other streams go on by themselves, as they do on GPUs. */
+static void fake_queue_others(const struct fake_stream *but)
+{
+	for (int i = 0; fake_device(i); i++)
+		for (struct fake_stream *s = fake_device(i)->streams; s; s = s->next)
+			if (s != but && s->at < s->queue.n)
+				(void)fake_queue_run(s);
 }
 
 /* What a lost device had still to do is dropped. */
 int fake_queue_run(struct fake_stream *s)
 {
-	fake_memory_show();
-	for (size_t at = 0; at < s->queue.n && !s->device->failed;) {
-		struct fake_record *r = (void *)(s->queue.p + at);
+	bool over = true;
 
-		at += r->size;
-		if (r->kind == FAKE_LAUNCH)
-			fake_queue_launch(s->device, r);
-		else if (r->kind == FAKE_COPY)
-			fake_queue_bytes(r->u.copy.to, r->u.copy.here ? (const void *)(r + 1) : r->u.copy.from, r->u.copy.bytes);
-		else
-			fake_queue_rows(&r->u.rows);
+	if (s->running)
+		return CUDA_NOT_READY;
+	s->running = true;
+	fake_memory_show();
+	while (over && s->at < s->queue.n && !s->device->failed) {
+		struct fake_record *r = (void *)(s->queue.p + s->at);
+
+		if (r->kind == FAKE_GATHER && !fake_meet_come(&r->u.gather)) {
+			fake_queue_others(s);
+			over = fake_meet_come(&r->u.gather);
+		}
+		fake_queue_record(s->device, r);
+		s->at += over ? r->size : 0;
 	}
 	fake_memory_hide();
-	s->queue.n = s->queue.n_record = 0;
+	s->running = false;
+	if (!over && !s->device->failed)
+		return CUDA_NOT_READY;
+	s->queue.n = s->queue.n_record = s->at = 0;
 	return s->device->failed;
+}
+
+int fake_queue_finish(struct fake_stream *s)
+{
+	int rc;
+
+	while ((rc = fake_queue_run(s)) == CUDA_NOT_READY)
+		fake_wait();
+	return rc;
 }
 
 void fake_queue_drain(struct fake_device *d)
 {
 	for (struct fake_stream *s = d->streams; s; s = s->next)
 		if (s->queue.n)
-			fake_queue_run(s);
+			fake_queue_finish(s);
 }
 
 bool fake_queue_capturing(struct fake_device *d)
@@ -175,7 +238,7 @@ int cuStreamDestroy_v2(void *stream)
 	int rc;
 
 	fake_enter(&rc);
-	fake_queue_run(s);
+	fake_queue_finish(s);
 	for (at = &s->device->streams; *at != s; at = &(*at)->next)
 		;
 	*at = s->next;
@@ -186,7 +249,7 @@ int cuStreamDestroy_v2(void *stream)
 	return rc;
 }
 
-int cuStreamSynchronize(void *stream)
+static int fake_stream_look(void *stream, int look(struct fake_stream *s))
 {
 	int rc;
 	struct fake_device *d = fake_enter(&rc);
@@ -196,10 +259,21 @@ int cuStreamSynchronize(void *stream)
 
 		rc = fake_stream_spoil(s);
 		if (!rc)
-			rc = fake_queue_run(s);
+			rc = look(s);
 	}
 	fake_leave();
 	return rc;
+}
+
+int cuStreamSynchronize(void *stream)
+{
+	return fake_stream_look(stream, fake_queue_finish);
+}
+
+/* Who asks waits: without that, nothing would run. */
+int cuStreamQuery(void *stream)
+{
+	return fake_stream_look(stream, fake_queue_run);
 }
 
 /* ---- work ---- */
@@ -222,7 +296,7 @@ static int fake_queue_put(void *to, const void *from, size_t bytes, void *stream
 		if (here)
 			memcpy(r + 1, from, bytes);
 		if (!s->graph && fake_memory_kind(to) == FAKE_PAGEABLE)
-			rc = fake_queue_run(s);
+			rc = fake_queue_finish(s);
 	}
 	fake_leave();
 	return rc;
@@ -256,6 +330,15 @@ int cuMemcpy2DAsync_v2(const struct cuda_copy_rows *copy, void *stream)
 		fake_work_add(fake_stream_work(fake_stream(d, stream)), FAKE_COPY_ROWS, 0)->u.rows = *copy;
 	fake_leave();
 	return rc;
+}
+
+void fake_queue_gather(void *stream, const struct fake_gather *g)
+{
+	struct fake_stream *s = stream;
+	struct fake_record *r = fake_work_add(fake_stream_work(s), FAKE_GATHER, 0);
+
+	r->u.gather = *g;
+	r->u.gather.in_graph = s->graph != NULL;
 }
 
 int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
@@ -313,7 +396,7 @@ int cuStreamEndCapture(void *stream, void **graph)
 	if (rc)
 		fake_work_free(s->graph);
 	else
-		*graph = s->graph;
+		fake_work_graph(*graph = s->graph, 1);
 	s->graph = NULL;
 	fake_leave();
 	return rc;
@@ -326,10 +409,16 @@ int cuGraphGetNodes(void *graph, void **node, size_t *n)
 	return CUDA_OK;
 }
 
+/* A lost device's graphs can be freed. */
 int cuGraphDestroy(void *graph)
 {
+	int rc;
+
+	fake_enter(&rc);
+	fake_work_graph(graph, -1);
 	fake_work_free(graph);
-	return CUDA_OK;
+	fake_leave();
+	return rc;
 }
 
 int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
@@ -340,6 +429,7 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long fla
 	if (fake_enter(&rc)) {
 		*exec = calloc(1, sizeof(struct fake_work));
 		fake_work_append(*exec, graph);
+		fake_work_graph(*exec, 1);
 	}
 	fake_leave();
 	return rc;
@@ -369,7 +459,9 @@ int cuGraphExecUpdate_v2(void *exec, void *graph, struct cuda_graph_update *resu
 
 	if (fake_enter(&rc)) {
 		if (fake_graph_alike(w, from)) {
+			fake_work_graph(w, -1);
 			memcpy(w->p, from->p, w->n);
+			fake_work_graph(w, 1);
 			*result = (struct cuda_graph_update){ 0 };
 		} else {
 			*result = (struct cuda_graph_update){ .result = 1 };
@@ -399,6 +491,5 @@ int cuGraphLaunch(void *exec, void *stream)
 
 int cuGraphExecDestroy(void *exec)
 {
-	fake_work_free(exec);
-	return CUDA_OK;
+	return cuGraphDestroy(exec);
 }
