@@ -89,7 +89,7 @@ struct device {
 	atomic_bool broken;
 	atomic_ullong pinned, graph_steps, graphs, plain_steps;
 	atomic_ullong expert_hits, expert_misses;
-	atomic_int expert_slots, graph_nodes;
+	atomic_int expert_slots, graph_nodes, queues;
 	pthread_mutex_t why_mutex;      /* a leaf */
 	char graph_why[160];
 };

@@ -117,6 +117,7 @@ struct queue *queue_new(struct device *d, struct buf *why)
 		free(q);
 		return NULL;
 	}
+	atomic_fetch_add(&d->queues, 1);
 	return q;
 }
 
@@ -132,6 +133,7 @@ void queue_free(struct queue **pq)
 	queue_chunks_free(q, &q->scratch);
 	queue_chunks_free(q, &q->staging);
 	(void)q->device->cu->stream_destroy(q->stream);
+	atomic_fetch_sub(&q->device->queues, 1);
 	buf_fini(&q->why);
 	free(q->discard);
 	free(q);

@@ -97,6 +97,11 @@ bool ranks_blame(struct ranks *r, int rank, struct buf *why)
 
 void ranks_nccl_close(struct ranks *r)
 {
+	for (int i = 0; i < r->n_ender; i++) {
+		const struct device *d = r->place[i].device;
+
+		must(!d || atomic_load(&d->queues) == (d->loader != NULL)); /* NCCL would wait for ever for graphs that are left */
+	}
 	must_zero(pthread_mutex_lock(&r->end_mutex));
 	ranks_end_nccl(r, RANKS_DESTROY);
 	must_zero(pthread_mutex_unlock(&r->end_mutex));
@@ -174,10 +179,8 @@ int ranks_wait(struct device *d, void *stream)
 	for (unsigned asked = 1;; asked++) {
 		int rc = d->cu->stream_query(stream);
 
-		if (rc != CUDA_NOT_READY)
+		if (rc != CUDA_NOT_READY) /* what is aborted ends, too */
 			return rc;
-		if (device_broken(d))
-			return d->cu->stream_wait(stream); /* until the gathers are aborted */
 		if (asked % RANKS_ASKS) {
 			(void)sched_yield();
 			continue;

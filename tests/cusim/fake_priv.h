@@ -93,6 +93,12 @@ void fake_memory_hide(void);
 
 /* ---- fake_queue.c ---- */
 
+/* NULL is the device's own. */
+struct fake_stream *fake_stream(struct fake_device *d, void *stream);
+/* What may not be called while the stream is captured spoils the capture: 0, or that. */
+int fake_stream_spoil(struct fake_stream *s);
+void fake_work_append(struct fake_work *w, const struct fake_work *more);
+void fake_work_free(struct fake_work *w);
 /* Runs what waits on the stream, as far as it goes: CUDA_NOT_READY when the rest waits for other ranks. */
 int fake_queue_run(struct fake_stream *s);
 /* To its end. */
