@@ -57,14 +57,16 @@ static void engine_opens(const struct engine_options *o, const char *stage)
 static int engine_place(struct engine *e, const struct engine_options *o, struct buf *why)
 {
 	struct device_view v;
+	uint64_t slots;
 	int rc;
 
 	if (!device_is_gpu(e->device))
 		return 0;
 	engine_opens(o, "copying weights to the GPU");
 	rc = model_place(e->model, e->device, why);
+	slots = (uint64_t)e->model->expert_slots * e->model->expert_slot_bytes;
 	device_view(e->device, &v);
-	e->device_free = (size_t)v.free;
+	e->device_free = (size_t)(v.free > slots ? v.free - slots : 0);
 	return rc;
 }
 

@@ -21,7 +21,7 @@ struct engine {
 	char *name, *aliases;
 	struct model *model;
 	struct device *device;
-	size_t device_free;        /* bytes of a GPU beside the weights; 0 for the CPU */
+	size_t device_free;        /* bytes of a GPU beside weights and slots; 0 for the CPU */
 	struct tokenizer *tokenizer;
 	struct pool *pool;
 	struct repack *repack;     /* NULL: nothing is repacked */

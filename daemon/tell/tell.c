@@ -21,6 +21,7 @@ void tell_metrics(struct daemon *d, struct metrics *m)
 	if (!d->engine)
 		return;
 	tell_engine(d, m);
+	tell_gpu(d, m);
 	tell_cache(d, m);
 	tell_kernels(d, m);
 	tell_proof(d, m);

@@ -17,6 +17,8 @@ void tell_ask(void *d, struct question *q);
 void tell_metrics(struct daemon *d, struct metrics *m);
 /* tell_engine.c: what the engine did. With the engine open. */
 void tell_engine(struct daemon *d, struct metrics *m);
+/* tell_gpu.c: its memory and its steps, as `status` has them; on the CPU nothing. */
+void tell_gpu(struct daemon *d, struct metrics *m);
 /* tell_cache.c */
 void tell_cache(struct daemon *d, struct metrics *m);
 /* tell_kernels.c: the active set, numerics, plugins. */

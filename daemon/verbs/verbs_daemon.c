@@ -89,12 +89,13 @@ static void status_device(struct daemon *d, json_t *o)
 	if (!d->device || !device_is_gpu(d->device))
 		return;
 	device_view(d->device, &v);
-	status_set(o, "gpu", json_pack("{s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:s}", "model", v.model,
-				       "sm", v.sm, "lost", device_broken(d->device), "total", (json_int_t)v.total, "free",
+	status_set(o, "gpu", json_pack("{s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:s}",
+				       "model", v.model, "sm", v.sm, "lost", device_broken(d->device), "total", (json_int_t)v.total, "free",
 				       (json_int_t)v.free, "weights", (json_int_t)v.weights, "work", (json_int_t)v.work,
 				       "pinned", (json_int_t)v.pinned, "experts_host", (json_int_t)v.experts_host,
-				       "expert_slots", (json_int_t)v.expert_slots, "expert_hits", (json_int_t)v.expert_hits,
-				       "expert_misses", (json_int_t)v.expert_misses,
+				       "expert_slots", (json_int_t)v.expert_slots,
+				       "expert_slot_bytes", (json_int_t)v.expert_slot_bytes,
+				       "expert_hits", (json_int_t)v.expert_hits, "expert_misses", (json_int_t)v.expert_misses,
 				       "graph_steps", (json_int_t)v.graph_steps, "plain_steps", (json_int_t)v.plain_steps,
 				       "graphs", (json_int_t)v.graphs, "graph_nodes", v.graph_nodes, "graph_why", v.graph_why));
 }

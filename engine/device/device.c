@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define DEVICE_MIN_SM 80
+#define DEVICE_MARGIN 64 /* a part of the memory that the driver is left, for kernels and its own */
 
 static struct device device_the_cpu = { .name = "cpu" };
 
@@ -175,6 +176,8 @@ static int device_start(struct device *d, struct buf *why)
 		return RC_UNAVAILABLE;
 	}
 	d->total = total;
+	d->at_open = free_bytes;
+	d->usable = free_bytes - (free_bytes < total / DEVICE_MARGIN ? free_bytes : total / DEVICE_MARGIN);
 	return 0;
 }
 
@@ -275,13 +278,15 @@ void device_count_experts(struct device *d, int slots, uint64_t hits, uint64_t m
 void device_view(struct device *d, struct device_view *ret_v)
 {
 	size_t free_bytes = 0, total = 0;
+	uint64_t left;
 
 	*ret_v = (struct device_view){ .sm = d->gpu.sm };
 	if (!device_is_gpu(d))
 		return;
 	device_enter(d);
+	left = d->at_open - atomic_load(&d->taken); /* the driver does not count managed memory that lies with the host */
 	if (!device_broken(d) && d->cu->mem_info(&free_bytes, &total) == CUDA_OK)
-		ret_v->free = free_bytes;
+		ret_v->free = free_bytes < left ? free_bytes : left;
 	snprintf(ret_v->model, sizeof ret_v->model, "%s", d->model);
 	ret_v->total = d->total;
 	ret_v->weights = d->weights.bytes;
@@ -291,6 +296,7 @@ void device_view(struct device *d, struct device_view *ret_v)
 	ret_v->work = d->memory.bytes;
 	must_zero(pthread_mutex_unlock(&d->memory.mutex));
 	ret_v->expert_slots = (uint64_t)atomic_load(&d->expert_slots);
+	ret_v->expert_slot_bytes = atomic_load(&d->plain);
 	ret_v->expert_hits = atomic_load(&d->expert_hits);
 	ret_v->expert_misses = atomic_load(&d->expert_misses);
 	ret_v->graph_steps = atomic_load(&d->graph_steps);

@@ -43,10 +43,11 @@ bool device_broken(const struct device *d);
 struct device_view {
 	char model[96];                  /* "NVIDIA H200"; "" for the CPU */
 	int sm;                          /* compute capability, e.g. 90 */
-	uint64_t total, free;            /* bytes, as the driver says */
+	uint64_t total, free;            /* bytes, as the driver says; but managed memory is not free, wherever its pages are */
 	uint64_t weights, work, pinned;  /* bytes: of weights; of work memory in use; of pinned host memory */
-	uint64_t experts_host;           /* routed experts that lie in pinned host memory */
-	uint64_t expert_slots, expert_hits, expert_misses; /* device memory for those by use; experts of decode steps in it, or not */
+	uint64_t experts_host;           /* bytes of routed experts that lie in pinned host memory */
+	uint64_t expert_slots, expert_slot_bytes;    /* device memory for those by use */
+	uint64_t expert_hits, expert_misses;         /* those of them that decode steps used and found there, or not */
 	uint64_t graph_steps, graphs, plain_steps; /* steps launched as a graph; graphs made; decode steps that were not one */
 	int graph_nodes;                 /* of the newest graph */
 	char graph_why[160];             /* why the last such step was not; "" */
@@ -57,10 +58,17 @@ void device_count_experts(struct device *d, int slots, uint64_t hits, uint64_t m
 
 /* ---- work memory ---- */
 
-/* n * size bytes, 64-byte aligned; zeroed on the CPU, anything on a GPU; NULL if short. */
+/* n * size bytes, 64-byte aligned; zeroed on the CPU, anything on a GPU; NULL if short. Managed memory may be larger than a
+ * GPU, which then moves pages to the host and back for ever: all that a device takes of its GPU is counted, and never is
+ * more than was free when it was opened, less a sixty-fourth of the memory for the driver's own. */
 void *device_alloc(struct device *d, size_t n, size_t size);
 /* Nothing that is queued uses it. p may be NULL. */
 void device_free(struct device *d, void *p);
+
+/* On a GPU alone: memory that the host cannot read, for copies of experts (the view's expert_slot_bytes). NULL if short. */
+void *device_plain_new(struct device *d, size_t bytes);
+/* As large as it was asked for. p may be NULL. */
+void device_plain_free(struct device *d, void *p, size_t bytes);
 
 /* ---- weights ---- */
 

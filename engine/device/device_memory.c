@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * device_memory.c - work memory: managed memory of a GPU in pieces of slabs, which are used again by size.
+ * device_memory.c - work memory: managed memory of a GPU in pieces of slabs, which are used again by size; and how much of
+ * the GPU is taken by all.
  * Threads: any. Lock: the memory's own mutex, a leaf. */
 #include "engine/device/device_priv.h"
 #include "engine/base/mem.h"
@@ -9,6 +10,65 @@
 #include <string.h>
 
 #define DEVICE_SLAB ((size_t)32 << 20)
+
+/* ---- how much there is ---- */
+
+static bool device_take(struct device *d, uint64_t bytes)
+{
+	unsigned long long was = atomic_load(&d->taken);
+
+	do {
+		if (bytes > d->usable - was)
+			return false;
+	} while (!atomic_compare_exchange_weak(&d->taken, &was, was + bytes));
+	return true;
+}
+
+static void device_give(struct device *d, uint64_t bytes)
+{
+	must(atomic_fetch_sub(&d->taken, bytes) >= bytes);
+}
+
+/* ---- plain memory ---- */
+
+int device_plain_alloc(struct device *d, uint64_t *ret_p, size_t bytes)
+{
+	int rc;
+
+	if (!device_take(d, bytes))
+		return CUDA_NO_MEMORY;
+	rc = d->cu->mem_alloc(ret_p, bytes);
+	if (rc)
+		device_give(d, bytes);
+	return rc;
+}
+
+void device_plain_drop(struct device *d, uint64_t p, size_t bytes)
+{
+	(void)d->cu->mem_free(p);
+	device_give(d, bytes);
+}
+
+void *device_plain_new(struct device *d, size_t bytes)
+{
+	uint64_t p = 0;
+
+	must(device_is_gpu(d));
+	device_enter(d);
+	if (device_plain_alloc(d, &p, bytes))
+		return NULL;
+	atomic_fetch_add(&d->plain, bytes);
+	return (void *)(uintptr_t)p;
+}
+
+void device_plain_free(struct device *d, void *p, size_t bytes)
+{
+	if (!p)
+		return;
+	device_enter(d);
+	device_plain_drop(d, (uintptr_t)p, bytes);
+	atomic_fetch_sub(&d->plain, bytes);
+}
 
 /* ---- classes: sizes that differ by an eighth at most ---- */
 
@@ -34,8 +94,12 @@ static struct device_slab *device_slab_new(struct device *d, size_t size)
 	struct device_slab *s;
 	uint64_t p = 0;
 
-	if (d->cu->mem_managed(&p, size, CUDA_ATTACH_GLOBAL) != CUDA_OK)
+	if (!device_take(d, size))
 		return NULL;
+	if (d->cu->mem_managed(&p, size, CUDA_ATTACH_GLOBAL) != CUDA_OK) {
+		device_give(d, size);
+		return NULL;
+	}
 	(void)d->cu->mem_advise(p, size, CUDA_ADVISE_PREFERRED, d->id); /* where it cannot be, the driver places it */
 	s = mem_new(sizeof *s);
 	s->p = p;
@@ -70,6 +134,7 @@ static bool device_slabs_trim(struct device *d)
 			continue;
 		list_del(&s->link);
 		(void)d->cu->mem_free(s->p);
+		device_give(d, s->size);
 		free(s);
 		any = true;
 	}

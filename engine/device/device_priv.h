@@ -54,6 +54,7 @@ struct device_range {
 struct device_arena {
 	uint64_t p;
 	void *pinned;                   /* NULL: device memory */
+	size_t size;
 };
 
 struct device_weights {
@@ -77,7 +78,9 @@ struct device {
 	char name[16], model[96];
 	int ordinal, id, major, minor;
 	void *context;
-	uint64_t total;
+	uint64_t total, at_open, usable; /* free when it was opened; that, less what the driver is left */
+	atomic_ullong taken;            /* of usable, by anything here */
+	atomic_ullong plain;            /* of taken, by device_plain_new() */
 	struct dsv4_gpu gpu;
 	struct device_memory memory;
 	struct device_weights weights;
@@ -112,6 +115,10 @@ void ranks_break(struct ranks *r, int rank, const char *why);
 bool ranks_blame(struct ranks *r, int rank, struct buf *why);
 /* A driver's result, as stream_wait: ends when one of the others breaks, too. */
 int ranks_wait(struct device *d, void *stream);
+
+/* Memory of the device that the host cannot read, for weights, scratch and device_plain_new(). The driver's result. */
+int device_plain_alloc(struct device *d, uint64_t *ret_p, size_t bytes);
+void device_plain_drop(struct device *d, uint64_t p, size_t bytes);
 
 void device_memory_init(struct device *d);
 void device_memory_fini(struct device *d);

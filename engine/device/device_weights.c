@@ -21,14 +21,14 @@
 static int device_arena_add(struct device *d, size_t size, bool pinned, struct buf *why)
 {
 	struct device_weights *w = &d->weights;
-	struct device_arena a = { 0 };
+	struct device_arena a = { .size = size };
 	int rc;
 
 	if (pinned) {
 		rc = d->cu->host_alloc(&a.pinned, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED);
 		rc = rc ? rc : d->cu->host_address(&a.p, a.pinned, 0);
 	} else {
-		rc = d->cu->mem_alloc(&a.p, size);
+		rc = device_plain_alloc(d, &a.p, size);
 	}
 	if (rc)
 		return device_result(d, rc, pinned ? "pinned memory for weights" : "memory for weights", why);
@@ -169,8 +169,14 @@ void device_weights_fini(struct device *d)
 {
 	struct device_weights *w = &d->weights;
 
-	for (int i = 0; i < w->n_arena; i++)
-		(void)(w->arena[i].pinned ? d->cu->host_free(w->arena[i].pinned) : d->cu->mem_free(w->arena[i].p));
+	for (int i = 0; i < w->n_arena; i++) {
+		const struct device_arena *a = &w->arena[i];
+
+		if (a->pinned)
+			(void)d->cu->host_free(a->pinned);
+		else
+			device_plain_drop(d, a->p, a->size);
+	}
 	free(w->arena);
 	free(w->range);
 	*w = (struct device_weights){ 0 };

@@ -19,16 +19,15 @@ static struct queue queue_cpu;
 
 static struct queue_chunk *queue_chunk_add(struct queue *q, struct queue_arena *a, size_t size)
 {
-	const struct cuda_driver *cu = q->device->cu;
 	struct queue_chunk *c = mem_new(sizeof *c);
 	void *host = NULL;
 	int rc;
 
 	if (a->pinned) {
-		rc = cu->host_alloc(&host, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED);
+		rc = q->device->cu->host_alloc(&host, size, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED);
 		c->host = host;
 	} else {
-		rc = cu->mem_alloc(&c->p, size);
+		rc = device_plain_alloc(q->device, &c->p, size);
 	}
 	if (rc) {
 		free(c);
@@ -51,7 +50,10 @@ static size_t queue_chunks_free(struct queue *q, struct queue_arena *a)
 
 		a->chunk = c->next;
 		held += c->size;
-		(void)(a->pinned ? q->device->cu->host_free(c->host) : q->device->cu->mem_free(c->p));
+		if (a->pinned)
+			(void)q->device->cu->host_free(c->host);
+		else
+			device_plain_drop(q->device, c->p, c->size);
 		free(c);
 	}
 	if (a->pinned)

@@ -7,6 +7,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/device/queue.h"
+#include "engine/model/placement_split.h"
 #include "plugins/op/op_cost.h"
 
 #include <stdlib.h>
@@ -17,7 +18,6 @@
 #define SLOTS_COPIES 8
 /* Ids of a layer that are looked at: 64 tokens of eight. */
 #define SLOTS_IDS 512
-#define SLOTS_ALIGN 256
 
 struct slots_slot {
 	int expert;                 /* layer * n_expert + its number; -1: none */
@@ -32,9 +32,9 @@ struct expert_slots {
 	const struct model *m;
 	struct device *device;
 	int n_layer, n_expert;      /* the draft block is a layer */
-	size_t size;                /* of a slot: what experts of the first layer take */
+	size_t size;                /* of a slot: what experts of the first layer take, by placement_slot() */
 	bool *fits;                 /* [n_layer]: a layer's do; a draft block of another format may not */
-	char *memory;               /* [n][size] on the device */
+	char *memory;               /* [n][size] on the device, which the host cannot look into */
 	int n;
 	struct slots_slot *slot;    /* [n] */
 	struct dsv4_expert *table;  /* [n_layer][n_expert] on the device */
@@ -52,39 +52,32 @@ struct expert_slots {
 
 /* ---- one expert ---- */
 
-static size_t slots_round(size_t n)
-{
-	return (n + SLOTS_ALIGN - 1) / SLOTS_ALIGN * SLOTS_ALIGN;
-}
-
 static const void *slots_move(struct queue *q, char *to, const void *from, size_t bytes)
 {
 	queue_move(q, to, from, bytes);
 	return to;
 }
 
-/* Bytes that it takes. With a queue it is copied to `to` and describes the copy then. */
+/* Copies it to `to` and describes the copy; returns the bytes of the slot that it takes. */
 static size_t slots_weight(struct queue *q, char *to, struct dsv4_weight *w)
 {
-	size_t data = op_cost_data((enum dsv4_wfmt)w->fmt, w->rows, w->cols);
-	size_t scale = w->scale ? op_cost_scale((enum dsv4_sfmt)w->sfmt, (enum dsv4_wfmt)w->fmt, w->rows, w->cols) : 0;
+	size_t size = placement_slot(w), scales = placement_slot_scales(w);
 
-	if (q)
-		w->data = slots_move(q, to, w->data, data);
-	if (q && w->scale)
-		w->scale = slots_move(q, to + slots_round(data), w->scale, scale);
-	return slots_round(data) + slots_round(scale);
+	w->data = slots_move(q, to, w->data, op_cost_data((enum dsv4_wfmt)w->fmt, w->rows, w->cols));
+	if (w->scale)
+		w->scale = slots_move(q, to + scales, w->scale,
+				      op_cost_scale((enum dsv4_sfmt)w->sfmt, (enum dsv4_wfmt)w->fmt, w->rows, w->cols));
+	return size;
 }
 
-static size_t slots_expert(struct queue *q, char *to, struct dsv4_expert *e)
+static void slots_expert(struct queue *q, char *to, struct dsv4_expert *e)
 {
-	size_t n = slots_weight(q, to, &e->w1);
-
-	n += slots_weight(q, q ? to + n : NULL, &e->w2);
-	return n + slots_weight(q, q ? to + n : NULL, &e->w3);
+	to += slots_weight(q, to, &e->w1);
+	to += slots_weight(q, to, &e->w2);
+	(void)slots_weight(q, to, &e->w3);
 }
 
-/* As the GPU reads it from the host; NULL: the layer is not there. */
+/* As the GPU reads it where model_place() has put it; NULL: the layer is not there. */
 static const struct dsv4_expert *slots_home(const struct expert_slots *s, int expert)
 {
 	const struct dsv4_expert *layer = s->m->experts[expert / s->n_expert].expert;
@@ -92,32 +85,25 @@ static const struct dsv4_expert *slots_home(const struct expert_slots *s, int ex
 	return layer ? &layer[expert % s->n_expert] : NULL;
 }
 
-/* ---- life ---- */
-
-/* The most that an expert of the layer takes; 0: it has none. */
-static size_t slots_most(const struct expert_slots *s, int layer)
+static bool slots_outside(const struct expert_slots *s, int expert)
 {
-	size_t most = 0;
+	const bool *layer = s->m->experts[expert / s->n_expert].outside;
 
-	for (int i = 0; i < s->n_expert && slots_home(s, layer * s->n_expert); i++) {
-		struct dsv4_expert e = *slots_home(s, layer * s->n_expert + i);
-		size_t n = slots_expert(NULL, NULL, &e);
-
-		most = n > most ? n : most;
-	}
-	return most;
+	return layer && layer[expert % s->n_expert];
 }
 
-/* Half of what weights and a sixteenth of the device for a step leave: the other half is for sequences' rows. */
-static int slots_room(const struct expert_slots *s, int most)
-{
-	struct device_view v;
-	uint64_t n;
+/* ---- life ---- */
 
-	device_view(s->device, &v);
-	n = v.free > v.total / 16 ? (v.free - v.total / 16) / 2 / s->size : 0;
-	most = most < s->n_layer * s->n_expert ? most : s->n_layer * s->n_expert;
-	return n < (uint64_t)most ? (int)n : most;
+static bool slots_fit(const struct expert_slots *s, int layer)
+{
+	bool fit = true;
+
+	for (int i = 0; i < s->n_expert && slots_home(s, layer * s->n_expert); i++) {
+		const struct dsv4_expert *e = slots_home(s, layer * s->n_expert + i);
+
+		fit = fit && placement_slot(&e->w1) + placement_slot(&e->w2) + placement_slot(&e->w3) <= s->size;
+	}
+	return fit;
 }
 
 static bool slots_alloc(struct expert_slots *s)
@@ -132,7 +118,7 @@ static bool slots_alloc(struct expert_slots *s)
 	s->missed = mem_try(all, sizeof *s->missed);
 	s->table = device_alloc(s->device, all, sizeof *s->table);
 	s->ids = device_alloc(s->device, (size_t)s->n_layer * SLOTS_IDS, sizeof *s->ids);
-	s->memory = device_alloc(s->device, (size_t)s->n, s->size);
+	s->memory = device_plain_new(s->device, (size_t)s->n * s->size);
 	return s->slot && s->fits && s->noted && s->at && s->seen && s->missed && s->table && s->ids && s->memory;
 }
 
@@ -140,20 +126,20 @@ struct expert_slots *expert_slots_new(const struct model *m, int most)
 {
 	struct expert_slots *s;
 
-	if (!m->experts_on_host)
+	most = most < m->expert_slots ? most : m->expert_slots;
+	if (most <= 0)
 		return NULL;
 	s = mem_new(sizeof *s);
 	*s = (struct expert_slots){ .m = m, .device = m->layout.device, .n_layer = m->config->n_layers + 1,
-				    .n_expert = m->config->n_experts, .stale = true };
-	s->size = slots_most(s, 0);
-	s->n = slots_room(s, most);
+				    .n_expert = m->config->n_experts, .n = most, .size = m->expert_slot_bytes,
+				    .stale = true };
 	device_count_experts(s->device, s->n, 0, 0);
-	if (s->n <= 0 || !slots_alloc(s)) {
+	if (!slots_alloc(s)) {
 		expert_slots_free(&s);
 		return NULL;
 	}
 	for (int i = 0; i < s->n_layer; i++)
-		s->fits[i] = slots_most(s, i) <= s->size;
+		s->fits[i] = slots_fit(s, i);
 	return s;
 }
 
@@ -167,7 +153,7 @@ void expert_slots_free(struct expert_slots **ps)
 	device_count_experts(s->device, -s->n, 0, 0);
 	device_free(s->device, s->table);
 	device_free(s->device, s->ids);
-	device_free(s->device, s->memory);
+	device_plain_free(s->device, s->memory, (size_t)s->n * s->size);
 	free(s->slot);
 	free(s->fits);
 	free(s->noted);
@@ -266,7 +252,7 @@ void expert_slots_fetch(struct expert_slots *s, struct queue *q)
 		s->back = queue_fetch(q, s->ids, (size_t)s->n_ids * sizeof *s->ids);
 }
 
-/* Once a step, however many tokens chose it. Was it there? */
+/* Of one that lies outside, once a step, however many tokens chose it. Was it there? */
 static bool slots_use(struct expert_slots *s, int expert)
 {
 	s->seen[expert] = s->tick;
@@ -294,7 +280,7 @@ void expert_slots_end(struct expert_slots *s, bool failed)
 		for (int j = 0; j < l->n; j++) {
 			int id = s->back[l->at + j], expert = layer * s->n_expert + id;
 
-			if (id >= 0 && id < s->n_expert && s->seen[expert] != s->tick)
+			if (id >= 0 && id < s->n_expert && slots_outside(s, expert) && s->seen[expert] != s->tick)
 				count[slots_use(s, expert)]++;
 		}
 	}

@@ -8,10 +8,14 @@
 #include "engine/model/sequence.h"
 #include "engine/checkpoint/weights.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+
 /* The routed and shared experts of a layer as a GPU addresses them; NULLs on the CPU and for a draft block that is not. */
 struct model_experts {
 	struct dsv4_expert *expert, *shared;   /* [n_experts], [n_shared_experts], to describe calls */
 	struct dsv4_expert *table;             /* [n_experts] for kernels */
+	bool *outside;                         /* [n_experts] which lie with the host; NULL: none */
 };
 
 struct ranks;
@@ -21,7 +25,8 @@ struct model {
 	const struct model_config *config;     /* the weights' */
 	struct sequence_layout layout;         /* its device is the model's */
 	struct model_experts *experts;         /* [n_layers + 1]; NULL on the CPU */
-	bool experts_on_host;                  /* the GPU reads the routed ones through the bus */
+	int expert_slots;                      /* room is left for so many of those that lie outside; 0: none does */
+	size_t expert_slot_bytes;              /* each */
 	struct rope_table rope_window;         /* layers without compression, and MTP */
 	struct rope_table rope_compress;       /* layers with it */
 	/* On several GPUs: what each of them has of it, a model of its own that the forward pass of that GPU runs. */
@@ -37,8 +42,9 @@ struct model {
 int model_open(const char *dir, struct model **ret_m, struct buf *why);
 void model_free(struct model **m);
 
-/* Once, before anything runs: its weights are copied to the device, which outlives it, and its sequences lie there. On
- * the CPU nothing is copied. -ENOMEM: even without the routed experts it does not fit; RC_DEVICE. */
+/* Once, before anything runs: its weights are copied to the device, which outlives it, and its sequences lie there. Routed
+ * experts that have no room there (placement_split.h) are copied to pinned memory of the host. On the CPU nothing is copied.
+ * -ENOMEM: even without the routed experts it does not fit, or memory ended in the midst; RC_DEVICE. */
 int model_place(struct model *m, struct device *d, struct buf *why);
 /* The same on several GPUs, which outlive it. Each gets its heads of the attention with their groups of the output
  * projection, where they can be cut, its routed experts, the shared ones of every n-th layer and its rows of the head, and

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
- * model_place.c - a model's weights on a GPU: all of them where they fit, else the routed experts in pinned memory of
- * the host, which the GPU reads through the bus.
+ * model_place.c - a model's weights on a GPU: all of them where they fit, else some of the routed experts in pinned memory
+ * of the host, which the GPU reads through the bus.
  * Threads: one, before anything runs. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/model/model.h"
-#include "engine/model/placement.h"
+#include "engine/model/placement_split.h"
 #include "plugins/op/op_cost.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 
 struct place {
@@ -18,6 +19,7 @@ struct place {
 	struct buf *why;
 	bool counting;               /* only sums up */
 	bool on_host;                /* what comes now lies in the host's memory */
+	int64_t resident;            /* experts of a layer that do not */
 	uint64_t bytes;
 	int rc;
 };
@@ -145,14 +147,26 @@ static void place_dense(struct place *p)
 	place_hc(p, &w->mtp->hc_head, true);
 }
 
+/* The model may have some experts of a layer only: others are another GPU's. */
+static bool place_has(const struct dsv4_expert *e)
+{
+	return e->w1.data != NULL;
+}
+
 static void place_experts(struct place *p)
 {
 	for (int i = 0; i <= p->m->config->n_layers; i++) {
 		const struct weights_layer *w = place_layer_of(p->m, i);
+		int64_t n = 0;
 
-		for (int e = 0; w && e < p->m->config->n_experts; e++)
+		for (int e = 0; w && e < p->m->config->n_experts; e++) {
+			if (!place_has(&w->expert[e]))
+				continue;
+			p->on_host = n++ >= p->resident;
 			place_expert(p, &w->expert[e]);
+		}
 	}
+	p->on_host = false;
 }
 
 /* ---- tables of experts ---- */
@@ -173,6 +187,15 @@ static void place_translated(struct device *d, const struct dsv4_expert *from, i
 	}
 }
 
+/* Which of a layer place_experts() has put into the host's memory. */
+static void place_outside(const struct place *p, const struct weights_layer *w, bool *outside)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < p->m->config->n_experts; i++)
+		outside[i] = place_has(&w->expert[i]) && n++ >= p->resident;
+}
+
 static int place_tables(struct place *p)
 {
 	const struct model_config *c = p->m->config;
@@ -187,12 +210,14 @@ static int place_tables(struct place *p)
 			continue;
 		e->expert = mem_try((size_t)c->n_experts, sizeof *e->expert);
 		e->shared = mem_try((size_t)c->n_shared_experts, sizeof *e->shared);
+		e->outside = mem_try((size_t)c->n_experts, sizeof *e->outside);
 		e->table = device_alloc(p->d, (size_t)c->n_experts, sizeof *e->table);
-		if (!e->expert || !e->shared || !e->table)
+		if (!e->expert || !e->shared || !e->outside || !e->table)
 			return buf_why(p->why, -ENOMEM, "no memory for the tables of experts");
 		place_translated(p->d, w->expert, c->n_experts, e->expert);
 		place_translated(p->d, w->shared, c->n_shared_experts, e->shared);
 		place_translated(p->d, w->expert, c->n_experts, e->table);
+		place_outside(p, w, e->outside);
 	}
 	return 0;
 }
@@ -202,6 +227,7 @@ void model_unplace(struct model *m)
 	for (int i = 0; m->experts && i <= m->config->n_layers; i++) {
 		free(m->experts[i].expert);
 		free(m->experts[i].shared);
+		free(m->experts[i].outside);
 		device_free(m->layout.device, m->experts[i].table);
 	}
 	free(m->experts);
@@ -219,33 +245,65 @@ static uint64_t place_sum(struct place *p, void (*walk)(struct place *p))
 	return p->bytes;
 }
 
+/* The most that an expert of the layer takes; ret_n: how many it has here. */
+static uint64_t place_most(const struct model *m, int layer, uint64_t (*bytes)(const struct dsv4_weight *), int64_t *ret_n)
+{
+	const struct weights_layer *w = place_layer_of(m, layer);
+	uint64_t most = 0;
+
+	*ret_n = 0;
+	for (int e = 0; w && e < m->config->n_experts; e++) {
+		const struct dsv4_expert *x = &w->expert[e];
+		uint64_t n = place_has(x) ? bytes(&x->w1) + bytes(&x->w2) + bytes(&x->w3) : 0;
+
+		most = n > most ? n : most;
+		*ret_n += place_has(x);
+	}
+	return most;
+}
+
+static void place_need(struct place *p, struct placement_need *ret_n)
+{
+	struct placement_need n = { .sequence = sequence_layout_bytes(&p->m->layout, 0) };
+	int64_t here;
+
+	n.dense = place_sum(p, place_dense);
+	n.experts = place_sum(p, place_experts);
+	n.slot = place_most(p->m, 0, placement_slot, &here);
+	for (int i = 0; i <= p->m->config->n_layers; i++) {
+		n.row += place_most(p->m, i, placement_matrix, &here);
+		n.per_layer = here > n.per_layer ? here : n.per_layer;
+	}
+	*ret_n = n;
+}
+
 static int place_where(struct place *p)
 {
-	uint64_t dense = place_sum(p, place_dense), experts = place_sum(p, place_experts);
+	struct placement_need n;
+	struct placement_split s;
 	struct device_view v;
 
+	place_need(p, &n);
 	device_view(p->d, &v);
-	if (dense + placement_reserve(v.total) > v.free)
+	if (placement_split(v.total, v.free, &n, &s))
 		return buf_why(p->why, -ENOMEM, "%s has %" PRIu64 " of %" PRIu64 " bytes free; the weights without the routed "
-			       "experts take %" PRIu64 ", and work needs some, too", device_name(p->d), v.free, v.total, dense);
-	p->on_host = dense + experts + placement_reserve(v.total) > v.free;
+			       "experts take %" PRIu64 ", and work needs some, too", device_name(p->d), v.free, v.total, n.dense);
+	p->resident = s.resident;
+	p->m->expert_slot_bytes = n.slot;
+	p->m->expert_slots = s.slots < INT_MAX ? (int)s.slots : INT_MAX;
 	return 0;
 }
 
 int model_place(struct model *m, struct device *d, struct buf *why)
 {
 	struct place p = { .m = m, .d = d, .why = why };
-	bool experts_on_host;
 
 	m->layout.device = d;
 	if (!device_is_gpu(d))
 		return 0;
 	p.rc = place_where(&p);
-	experts_on_host = p.on_host;
-	p.on_host = false;
 	if (p.rc == 0)
 		place_dense(&p);
-	p.on_host = m->experts_on_host = experts_on_host;
 	if (p.rc == 0)
 		place_experts(&p);
 	if (p.rc == 0)

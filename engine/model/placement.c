@@ -16,13 +16,15 @@
 
 /* ---- weights ---- */
 
-enum placement_cut { PLACEMENT_COPIED, PLACEMENT_SHARED, PLACEMENT_EXPERT, PLACEMENT_HOST };
+enum placement_cut { PLACEMENT_COPIED, PLACEMENT_SHARED, PLACEMENT_EXPERT, PLACEMENT_HOST, PLACEMENT_UNUSED };
 
-/* Matrices of which each GPU has its part; what is not named is copied to all. */
-static enum placement_cut placement_cut(const struct inventory_item *it)
+/* Matrices of which each GPU has its part; what is not named is copied to all. Of draft blocks the first of V4-Flash's runs. */
+static enum placement_cut placement_cut(const struct inventory_item *it, bool dspark)
 {
 	static const char *const parts[] = { "head", "attn.wq_b", "attn.attn_sink", "attn.wo_a", "attn.wo_b" };
 
+	if (it->mtp && (dspark || it->layer > 0))
+		return PLACEMENT_UNUSED;
 	if (it->row->scope == INVENTORY_EXPERT)
 		return PLACEMENT_EXPERT;
 	if (it->row->family == INVENTORY_EMBED)
@@ -38,32 +40,63 @@ static enum placement_cut placement_cut(const struct inventory_item *it)
 /* What the walk over the tensors adds up. */
 struct placement_walk {
 	struct placement *p;
-	uint64_t experts;              /* bytes of all routed experts */
+	const struct inventory *inv;   /* of this walk */
 	int64_t n_expert;
-	uint64_t one;                  /* bytes of the expert that is being walked */
+	uint64_t one, slot;            /* bytes of the expert that is being walked, and of a slot for it */
+	struct placement_need need;
 };
+
+/* As a GPU has it: norms are f32 there, and what is read of a matrix are its data and its scales. */
+static uint64_t placement_bytes(const struct inventory_item *it, struct dsv4_weight *ret_w)
+{
+	const struct inventory_row *r = it->row;
+
+	*ret_w = (struct dsv4_weight){ .fmt = it->fmt, .sfmt = it->sfmt, .rows = r->rows, .cols = r->cols };
+	if (r->kind == INVENTORY_NORM)
+		return (uint64_t)r->rows * sizeof(float);
+	return r->kind < INVENTORY_PLAIN ? it->bytes : placement_matrix(ret_w);
+}
+
+/* Its matrices come one after the other, w3 last. */
+static void placement_expert(struct placement_walk *w, const struct inventory_item *it, uint64_t bytes, uint64_t slot)
+{
+	bool first = !strcmp(it->row->name, "w1");
+
+	w->one = first ? bytes : w->one + bytes;
+	w->slot = first ? slot : w->slot + slot;
+	w->need.experts += bytes;
+	if (strcmp(it->row->name, "w3"))
+		return;
+	w->n_expert++;
+	w->p->expert = w->one > w->p->expert ? w->one : w->p->expert;
+	if (!it->mtp && it->layer == 0)
+		w->need.slot = w->slot > w->need.slot ? w->slot : w->need.slot;
+	if (it->expert == 0)
+		w->need.row += w->one; /* a layer's are all of one size */
+}
 
 static int placement_item(void *arg, const struct inventory_item *it)
 {
 	struct placement_walk *w = arg;
 	struct placement *p = w->p;
-	uint64_t *f = &p->family[it->row->family];
+	uint64_t *f = &p->family[it->row->family], bytes;
+	struct dsv4_weight m;
 
-	switch (placement_cut(it)) {
+	bytes = placement_bytes(it, &m);
+	switch (placement_cut(it, w->inv->mtp_is_dspark)) {
 	case PLACEMENT_COPIED:
-		*f += it->bytes;
+		*f += bytes;
 		break;
 	case PLACEMENT_SHARED:
-		*f += (it->bytes + (uint64_t)p->n_gpu - 1) / (uint64_t)p->n_gpu;
+		*f += (bytes + (uint64_t)p->n_gpu - 1) / (uint64_t)p->n_gpu;
 		break;
 	case PLACEMENT_HOST:
 		p->host += it->bytes;
 		break;
 	case PLACEMENT_EXPERT:
-		w->one = strcmp(it->row->name, "w1") ? w->one + it->bytes : it->bytes;
-		w->n_expert += !strcmp(it->row->name, "w1");
-		w->experts += it->bytes;
-		p->expert = w->one > p->expert ? w->one : p->expert;
+		placement_expert(w, it, bytes, placement_slot(&m));
+		break;
+	case PLACEMENT_UNUSED:
 		break;
 	}
 	return 0;
@@ -120,23 +153,30 @@ static void placement_rows(struct placement *p, const struct model_config *c)
 	free(l);
 }
 
-/* As model_place() decides: the routed experts on the GPU if all of them fit, else none of them. */
-static int placement_fit(struct placement *p, const struct model_config *c, struct buf *why)
+/* As model_place() decides, of a GPU that has all of its memory free. */
+static int placement_fit(struct placement *p, struct placement_need *n, const struct model_config *c, struct buf *why)
 {
-	uint64_t other = p->weights + placement_reserve(p->memory), experts = p->expert * (uint64_t)p->experts, left;
+	uint64_t share = (uint64_t)p->n_gpu, left;
+	struct placement_split s = { 0 };
 
-	if (other > p->memory) {
+	n->dense = p->weights;
+	n->sequence = p->fixed_bytes;
+	n->experts /= share;
+	n->per_layer = c->n_experts / p->n_gpu;
+	if (placement_split(p->memory, p->memory, n, &s)) {
 		p->outside = p->experts;
-		return buf_why(why, RC_TOO_LARGE,
-			       "a GPU must hold %" PRIu64 " bytes even without routed experts; it has %" PRIu64, other, p->memory);
+		p->outside_bytes = n->experts;
+		return buf_why(why, RC_TOO_LARGE, "a GPU must hold %" PRIu64 " bytes even without routed experts; it has %" PRIu64,
+			       p->weights + placement_reserve(p->memory), p->memory);
 	}
-	if (other + experts > p->memory) {
-		p->outside = p->experts;
-		experts = 0;
-	}
-	p->family[DSV4_MOE] += experts;
-	p->weights += experts;
-	left = p->memory - other - experts;
+	p->resident = s.resident;
+	p->outside = p->experts - p->experts / n->per_layer * s.resident;
+	p->outside_bytes = n->experts - (uint64_t)s.resident * n->row;
+	p->slots = s.slots;
+	p->slot_bytes = (uint64_t)s.slots * n->slot;
+	p->family[DSV4_MOE] += n->experts - p->outside_bytes;
+	p->weights += n->experts - p->outside_bytes;
+	left = p->memory - placement_reserve(p->memory) - p->weights - p->slot_bytes;
 	left = left > p->fixed_bytes ? left - p->fixed_bytes : 0;
 	p->tokens = p->row_bytes > 0 ? (int64_t)((double)left / p->row_bytes) : c->max_context;
 	return 0;
@@ -145,8 +185,8 @@ static int placement_fit(struct placement *p, const struct model_config *c, stru
 int placement_plan(const struct checkpoint *ck, int n_gpu, uint64_t memory, struct placement *ret_p, struct buf *why)
 {
 	const struct model_config *c = &ck->config;
-	struct placement_walk w = { .p = ret_p };
 	struct inventory inv;
+	struct placement_walk w = { .p = ret_p, .inv = &inv };
 	int rc = placement_possible(c, n_gpu, why);
 
 	*ret_p = (struct placement){ .n_gpu = n_gpu, .memory = memory };
@@ -163,7 +203,7 @@ int placement_plan(const struct checkpoint *ck, int n_gpu, uint64_t memory, stru
 		ret_p->weights += ret_p->family[f];
 	placement_traffic(ret_p, c);
 	placement_rows(ret_p, c);
-	return placement_fit(ret_p, c, why);
+	return placement_fit(ret_p, &w.need, c, why);
 }
 
 /* ---- output ---- */
@@ -171,6 +211,16 @@ int placement_plan(const struct checkpoint *ck, int n_gpu, uint64_t memory, stru
 static double placement_gib(double bytes)
 {
 	return bytes / (1 << 30);
+}
+
+static void placement_outside(const struct placement *p, struct buf *out)
+{
+	if (p->resident)
+		buf_printf(out, ", the first %" PRId64 " of every layer", p->resident);
+	buf_printf(out, "\n%-22s %18" PRIu64 " (%.2f GiB) of the other %" PRId64 ", in pinned memory%s", "host's memory",
+		   p->outside_bytes, placement_gib((double)p->outside_bytes), p->outside, p->n_gpu > 1 ? ", for each GPU" : "");
+	buf_printf(out, "\n%-22s %18" PRIu64 " (%.2f GiB) in %" PRId64 " slots for those of them that decode steps use", "slots",
+		   p->slot_bytes, placement_gib((double)p->slot_bytes), p->slots);
 }
 
 void placement_text(const struct placement *p, struct buf *out)
@@ -186,8 +236,7 @@ void placement_text(const struct placement *p, struct buf *out)
 	buf_printf(out, "%-22s %18" PRId64 " of %" PRId64 " (%" PRIu64 " bytes each)", "routed experts",
 		   p->experts - p->outside, p->experts, p->expert);
 	if (p->outside)
-		buf_printf(out, "; all lie in the host's memory, %.2f GiB, and those used last in slots of what is left",
-			   placement_gib((double)p->outside * (double)p->expert * p->n_gpu));
+		placement_outside(p, out);
 	buf_printf(out, "\n%-22s %18.2f bytes per token (f32 rows), and %" PRIu64 " per sequence\n", "sequence", p->row_bytes,
 		   p->fixed_bytes);
 	buf_printf(out, "%-22s %18" PRId64 " of all sequences together\n", "tokens that fit", p->tokens);
@@ -204,12 +253,15 @@ int placement_json(const struct placement *p, struct buf *out)
 
 	for (int f = 0; f < INVENTORY_N_FAMILY; f++)
 		json_object_set_new(family, inventory_family_name(f), json_integer((json_int_t)p->family[f]));
-	o = json_pack("{s:i, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I}", "gpus", p->n_gpu,
-		      "memory", (json_int_t)p->memory, "families", family, "weights", (json_int_t)p->weights,
+	o = json_pack("{s:i, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I}",
+		      "gpus", p->n_gpu, "memory", (json_int_t)p->memory, "families", family, "weights", (json_int_t)p->weights,
 		      "reserve", (json_int_t)placement_reserve(p->memory), "host", (json_int_t)p->host,
 		      "expert_bytes", (json_int_t)p->expert, "experts", (json_int_t)p->experts,
-		      "experts_outside", (json_int_t)p->outside, "sums_per_token", p->sums_per_token,
-		      "sent_per_token", p->sent_per_token, "logits_sent", p->logits_sent, "row_bytes_per_token", p->row_bytes,
+		      "experts_resident_per_layer", (json_int_t)p->resident,
+		      "experts_outside", (json_int_t)p->outside, "experts_host", (json_int_t)p->outside_bytes,
+		      "expert_slots", (json_int_t)p->slots, "expert_slot_bytes", (json_int_t)p->slot_bytes,
+		      "sums_per_token", p->sums_per_token, "sent_per_token", p->sent_per_token, "logits_sent", p->logits_sent,
+		      "row_bytes_per_token", p->row_bytes,
 		      "sequence_bytes", (json_int_t)p->fixed_bytes, "tokens", (json_int_t)p->tokens);
 	text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
 	json_decref(o);

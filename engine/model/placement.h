@@ -12,27 +12,26 @@
 #include "engine/base/buf.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/inventory_rows.h"
+#include "engine/model/placement_split.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #define PLACEMENT_MAX_GPUS 64
 
-/* What model_place() leaves of so many bytes beside weights: the driver's context, kernels, the buffers of a step. */
-static inline uint64_t placement_reserve(uint64_t memory)
-{
-	return memory / 16;
-}
-
 struct placement {
 	int n_gpu;
 	uint64_t memory;                        /* bytes of each GPU */
 	uint64_t family[INVENTORY_N_FAMILY];    /* weight bytes on the fullest GPU; without experts that stay outside */
-	uint64_t weights;                       /* their sum */
+	uint64_t weights;                       /* their sum, as model_place() copies them: vectors are f32 */
 	uint64_t host;                          /* bytes of the embedding, read by the host */
 	uint64_t expert;                        /* bytes of one routed expert, the largest */
 	int64_t experts;                        /* routed experts that one GPU owns, all layers */
-	int64_t outside;                        /* of these, how many lie in the host's memory: all, if not all fit */
+	int64_t resident;                       /* of these, how many of each layer lie on it (placement_split.h) */
+	int64_t outside;                        /* how many lie in the host's memory */
+	uint64_t outside_bytes;                 /* and their bytes */
+	int64_t slots;                          /* on the GPU, for those of them that are used */
+	uint64_t slot_bytes;                    /* of all slots */
 	double sums_per_token;                  /* bytes of fp32 vectors summed over all GPUs, of one token */
 	double sent_per_token;                  /* bytes that each GPU sends for them (ring: 2 (n - 1) / n of the above) */
 	double logits_sent;                     /* bytes each but the first sends of its part of the logits, per token wanted */

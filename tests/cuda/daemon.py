@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(os.environ.get("top_srcdir", "."), "tests", "lib
 from client import BUILD, SRC
 from daemon import Daemon
 from plugins import sanitizer
+from promtext import Page
 
 CUSIM = os.path.join(os.path.abspath(BUILD), "tests", "cusim")
 GPU = {"LD_LIBRARY_PATH": CUSIM}
@@ -53,6 +54,19 @@ def what_is_not_there():
     assert code == 69 and "weights" in said, (code, said)
 
 
+def is_measured(d):
+    """/metrics has what `status` says of the GPU, by the same names."""
+    gpu, page = ctl(d, "status")["gpu"], Page(d)
+    for name in ("total", "free", "weights", "work", "pinned", "experts_host"):
+        assert page[f"gpu_{name}_bytes", "cuda:0"] == gpu[name], (name, gpu)
+    for name in ("expert_slots", "expert_slot_bytes", "lost"):
+        assert page[f"gpu_{name}", "cuda:0"] == gpu[name], (name, gpu)
+    for name in ("expert_hits", "expert_misses", "graph_steps", "plain_steps", "graphs"):
+        assert page[f"gpu_{name}_total", "cuda:0"] == gpu[name], (name, gpu)
+    assert len([key for key in page.samples if "_gpu_" in key[0]]) == 14, page.text
+    return gpu
+
+
 def serves(usual):
     with Daemon("--device", "cuda", plugins=["cuda-mhc"], env=GPU) as d:
         status = ctl(d, "status")
@@ -63,6 +77,7 @@ def serves(usual):
         assert answer(d) == usual
         gpu = ctl(d, "status")["gpu"]
         assert gpu["plain_steps"] > 0 and gpu["graph_why"], gpu
+        assert is_measured(d)["expert_slots"] == 0
         ctl(d, "kernels", "rollback")
         assert answer(d) == usual
         ctl(d, "shadow", "start", SET, "--share", "1")
@@ -91,8 +106,9 @@ def chooses_for_itself(usual):
 
 
 def is_full():
-    """A request that the GPU's memory is too short for fails by name, and alone; experts that do not fit lie with the host."""
-    with Daemon("--device", "cuda", env={**GPU, "CUSIM_MEMORY": "6000000"}) as d:
+    """A request that the GPU's memory is too short for fails by name, and alone, though the driver would move pages to the
+    host; experts that do not fit lie there."""
+    with Daemon("--device", "cuda", env={**GPU, "CUSIM_MEMORY": "6000000", "CUSIM_MANAGED": "1000000000"}) as d:
         status, _, body = d.http("POST", "/v1/chat/completions",
                                  {**ASK, "messages": [{"role": "user", "content": "word " * 300}]})
         assert status == 507 and "memory" in str(body), (status, body)
@@ -100,7 +116,8 @@ def is_full():
         assert status == 200, (status, body)
     with Daemon("--device", "cuda", env={**GPU, "CUSIM_MEMORY": "4000000"}) as d:
         gpu = ctl(d, "status")["gpu"]
-        assert gpu["experts_host"] > 1000000 and gpu["expert_slots"] > 0 and gpu["expert_hits"] == 0, gpu
+        assert gpu["experts_host"] > 700000 and gpu["expert_slots"] == 3 and gpu["expert_hits"] == 0, gpu
+        assert gpu["expert_slot_bytes"] == 3 * 26112 and is_measured(d) == gpu, gpu
 
 
 def is_lost(usual):
@@ -128,6 +145,7 @@ def main():
     what_is_not_there()
     with Daemon() as d:
         assert "gpu" not in ctl(d, "status")
+        assert not [key for key in Page(d).samples if "_gpu_" in key[0]]
         usual = answer(d)
     serves(usual)
     chooses_for_itself(usual)

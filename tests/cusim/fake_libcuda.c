@@ -3,7 +3,8 @@
  * installed.
  * Threads: any; every call takes the one lock.
  *
- * CUSIM_DEVICES=2, CUSIM_SM=90 (or 90,80), CUSIM_MEMORY=BYTES of each; CUSIM_LOSE_AT=N: the Nth launch loses its device. What the
+ * CUSIM_DEVICES=2, CUSIM_SM=90 (or 90,80); of each CUSIM_MEMORY=BYTES, CUSIM_MANAGED=BYTES that can be had of managed memory,
+ * CUSIM_PINNED=BYTES of the host's; CUSIM_LOSE_AT=N: the Nth launch loses its device. What the
  * simulator finds loses it, too. */
 #include "tests/cusim/fake_priv.h"
 
@@ -77,8 +78,13 @@ int cuInit(unsigned flags)
 	pthread_mutex_lock(&fake_mutex);
 	if (fake_n_device < 0 && n > 0) {
 		fake_n_device = n < FAKE_MAX_DEVICES ? (int)n : FAKE_MAX_DEVICES;
-		for (int i = 0; i < fake_n_device; i++)
-			fake_devices[i].total = (uint64_t)fake_setting("CUSIM_MEMORY", 8l << 30);
+		for (int i = 0; i < fake_n_device; i++) {
+			struct fake_device *d = &fake_devices[i];
+
+			d->total = (uint64_t)fake_setting("CUSIM_MEMORY", 8l << 30);
+			d->managed = (uint64_t)fake_setting("CUSIM_MANAGED", (long)d->total);
+			d->most_pinned = (uint64_t)fake_setting("CUSIM_PINNED", 64l << 30);
+		}
 	}
 	pthread_mutex_unlock(&fake_mutex);
 	return n > 0 ? CUDA_OK : CUDA_NO_DEVICE;

@@ -110,8 +110,7 @@ static void fake_memory_enter(const struct fake_block *b)
 static void fake_memory_remove(struct fake_block *b)
 {
 	cusim_memory_drop(b->p);
-	if (b->kind == FAKE_DEVICE || b->kind == FAKE_MANAGED)
-		b->device->used -= b->bytes;
+	*(b->kind == FAKE_PINNED ? &b->device->pinned : &b->device->used) -= b->bytes;
 	if (b->mapped)
 		munmap(b->p, b->mapped);
 	else
@@ -132,6 +131,15 @@ static char *fake_memory_map(size_t bytes, size_t *ret_mapped)
 	return p;
 }
 
+/* Managed memory may be more than the device has: a driver moves pages. */
+static bool fake_memory_short(const struct fake_device *d, enum fake_memory_kind kind, size_t bytes)
+{
+	uint64_t used = kind == FAKE_PINNED ? d->pinned : d->used;
+	uint64_t most = kind == FAKE_PINNED ? d->most_pinned : kind == FAKE_MANAGED ? d->managed : d->total;
+
+	return used > most || bytes > most - used;
+}
+
 /* Small pieces that the host may see come from malloc. */
 static int fake_memory_new(enum fake_memory_kind kind, size_t bytes, void **ret_p)
 {
@@ -143,7 +151,7 @@ static int fake_memory_new(enum fake_memory_kind kind, size_t bytes, void **ret_
 		rc = CUDA_INVALID_VALUE;
 	if (!rc && fake_queue_capturing(b.device))
 		rc = FAKE_CAPTURE_UNSUPPORTED;
-	if (!rc && kind != FAKE_PINNED && bytes > b.device->total - b.device->used)
+	if (!rc && fake_memory_short(b.device, kind, bytes))
 		rc = CUDA_NO_MEMORY;
 	if (rc)
 		goto out;
@@ -160,8 +168,7 @@ static int fake_memory_new(enum fake_memory_kind kind, size_t bytes, void **ret_
 	}
 	if (kind == FAKE_DEVICE)
 		mprotect(b.p, b.mapped, PROT_NONE);
-	if (kind != FAKE_PINNED)
-		b.device->used += bytes;
+	*(kind == FAKE_PINNED ? &b.device->pinned : &b.device->used) += bytes;
 	fake_memory_enter(&b);
 	*ret_p = b.p;
 out:
@@ -199,7 +206,7 @@ int cuMemGetInfo_v2(size_t *free, size_t *total)
 	const struct fake_device *d = fake_enter(&rc);
 
 	if (d) {
-		*free = d->total - d->used;
+		*free = d->used < d->total ? d->total - d->used : 0;
 		*total = d->total;
 	}
 	fake_leave();

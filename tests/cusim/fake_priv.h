@@ -27,6 +27,7 @@ enum {
 /* A context, too. */
 struct fake_device {
 	uint64_t total, used;
+	uint64_t managed, most_pinned, pinned; /* managed memory may be had up to here; pinned memory, and how much is */
 	int failed;              /* what the device does not recover from */
 	int retained;
 	struct fake_stream *streams; /* a list; its last is the default one */

@@ -8,7 +8,7 @@ from client import SRC
 from daemon import Daemon
 from promtext import Page, table
 
-ROWS = ["Now", "Traffic", "Latency", "Engine", "Prefix cache", "Memory and process", "Kernels", "Probes"]
+ROWS = ["Now", "Traffic", "Latency", "Engine", "Prefix cache", "Memory and process", "GPUs", "Kernels", "Probes"]
 NAME = re.compile(r"dsv4d_\w+")
 ADDED = {"instance", "job", "le"}  # labels that Prometheus or a histogram adds
 GROUP = re.compile(r"\bby \(([^)]*)\)")
@@ -76,7 +76,8 @@ def what_there_is_can_be_seen(used):
                       "cache_disk_deleted_files_total", "kernels_steps", "kernels_failures", "plugin_intent", "plugin_info",
                       "plugins_superseded", "shadow_running", "shadow_steps_total", "shadow_taken_steps_total",
                       "shadow_failures_total", "shadow_runs_total", "model_max_context_tokens",
-                      "process_resident_bytes", "repack_experts", "repacked_experts", "repacked_bytes"}, hidden
+                      "process_resident_bytes", "repack_experts", "repacked_experts", "repacked_bytes",
+                      "gpu_expert_slots"}, hidden
 
 
 def panels_lie_side_by_side(panels):

@@ -59,6 +59,22 @@ static struct placement plan(int n_gpu, uint64_t memory, int want, const char *s
 	return p;
 }
 
+/* On the GPU norms are f32, twice as long as in the files. */
+static uint64_t norms(void)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < ck->n_tensors; i++) {
+		const struct safetensors_tensor *t = ck->tensor[i].t;
+		size_t n = strlen(t->name), m = strlen("norm.weight");
+
+		if (n >= m && !strcmp(t->name + n - m, "norm.weight") && t->dtype == ST_BF16)
+			bytes += t->bytes;
+	}
+	assert_true(bytes > 44 * 2 * 2 * 4096);
+	return bytes;
+}
+
 /* doc/format.md 2.9: an expert's bytes, and those of all; the draft block has 256 more. */
 static void eight_gpus_hold_all_of_it(void **state)
 {
@@ -69,7 +85,9 @@ static void eight_gpus_hold_all_of_it(void **state)
 	assert_int_equal(one.experts, 44 * 256);
 	assert_int_equal(one.outside, 0);
 	/* every byte of the checkpoint is somewhere */
-	assert_int_equal(one.weights + one.host, ck->bytes);
+	assert_int_equal(one.weights + one.host, ck->bytes + norms());
+	assert_int_equal(one.resident, 256);
+	assert_int_equal(one.slots, 0);
 	assert_int_equal(p.experts, one.experts / 8);
 	assert_int_equal(p.outside, 0);
 	assert_true(p.weights > one.weights / 8 && p.weights < one.weights / 4);
@@ -83,16 +101,27 @@ static void eight_gpus_hold_all_of_it(void **state)
 		    (double)p.memory);
 }
 
-/* As the daemon: all or none. */
-static void one_card_keeps_the_experts_outside(void **state)
+/* Half of what is left is for residents, a quarter for slots, a quarter for rows. */
+static void one_card_holds_some_of_the_experts(void **state)
 {
-	struct placement p = plan(1, 141 * GIB, 0, NULL);
+	struct placement p = plan(1, 141 * GIB, 0, NULL), none = plan(1, 9 * GIB, 0, NULL);
+	uint64_t here = (uint64_t)(p.experts - p.outside) * p.expert, left;
 
 	(void)state;
-	assert_int_equal(p.outside, p.experts);
-	assert_true(p.weights + placement_reserve(p.memory) <= p.memory);
-	assert_true(p.tokens >= 4096);
+	assert_true(p.resident > 64 && p.resident < 128);
+	assert_int_equal(p.outside, 44 * (256 - p.resident));
+	assert_int_equal(p.outside_bytes, (uint64_t)p.outside * p.expert);
+	assert_int_equal(p.slot_bytes, (uint64_t)p.slots * p.expert);
+	left = p.memory - placement_reserve(p.memory) - (p.weights - here) - p.fixed_bytes;
+	assert_true(here <= left / 2 && here + 44 * p.expert > left / 2);
+	assert_true(p.slot_bytes <= left / 4 && p.slot_bytes + p.expert > left / 4);
+	assert_true((double)p.tokens * p.row_bytes > (double)left / 4 - p.row_bytes);
+	assert_true(p.tokens > 2 << 20);
 	assert_true(p.sent_per_token == 0);
+	/* where not one of each layer fits they move by use alone */
+	assert_int_equal(none.resident, 0);
+	assert_int_equal(none.outside, none.experts);
+	assert_true(none.slots > 0);
 }
 
 static void impossible_plans_say_why(void **state)
@@ -152,7 +181,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(device_words),
 		cmocka_unit_test(eight_gpus_hold_all_of_it),
-		cmocka_unit_test(one_card_keeps_the_experts_outside),
+		cmocka_unit_test(one_card_holds_some_of_the_experts),
 		cmocka_unit_test(impossible_plans_say_why),
 		cmocka_unit_test(text_and_json_agree),
 	};
