@@ -118,8 +118,8 @@ int compare_store_init(struct compare_store *s, const struct model *m, struct co
 	size_t n = (size_t)m->config->n_layers * (size_t)n_tok;
 
 	*s = (struct compare_store){ .model = m, .layer = layer, .n_cap = n_tok, .ldr = ldr };
-	s->keep = (struct forward_tap){ s, compare_keep_streams, compare_keep_experts, compare_keep_rows };
-	s->hold = (struct forward_tap){ s, compare_hold_streams, compare_hold_experts, compare_hold_rows };
+	s->keep = (struct forward_tap){ s, compare_keep_streams, compare_keep_experts, compare_keep_rows, NULL };
+	s->hold = (struct forward_tap){ s, compare_hold_streams, compare_hold_experts, compare_hold_rows, NULL };
 	s->streams = mem_try(n * compare_stream(m), sizeof *s->streams);
 	s->expert = mem_try(n * (size_t)m->config->experts_per_tok, sizeof *s->expert);
 	s->row = mem_try(n * (size_t)ldr, sizeof *s->row);

@@ -249,7 +249,7 @@ static int eval_mtp_step(struct eval_case *c, struct forward *f, struct sequence
 
 static int eval_step(struct eval_case *c, struct forward *f, struct sequence *seq, struct buf *why)
 {
-	struct forward_tap tap = { c, eval_tap_streams, eval_tap_experts, eval_tap_rows };
+	struct forward_tap tap = { c, eval_tap_streams, eval_tap_experts, eval_tap_rows, NULL };
 	int wanted = eval_wanted(c, c->n);
 	struct forward_item item = { seq, c->token + c->pos0, c->n, wanted };
 	struct forward_batch b = {

@@ -322,6 +322,11 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 
 /* ---- a step ---- */
 
+static bool forward_tap_looks(const struct forward_tap *t)
+{
+	return t && (t->streams || t->experts || t->rows);
+}
+
 void forward_set_step(struct forward *f, const struct kset *ks, const struct numerics *n, enum dsv4_phase phase,
 	const struct forward_tap *tap, const struct forward_watch *watch)
 {
@@ -329,7 +334,7 @@ void forward_set_step(struct forward *f, const struct kset *ks, const struct num
 	f->generation = kset_generation(ks);
 	f->num = n;
 	f->phase = phase;
-	f->no_graph = watch ? "a shadow or an answer's watch looks on" : tap ? "a tap looks on" : NULL;
+	f->no_graph = watch ? "a shadow or an answer's watch looks on" : forward_tap_looks(tap) ? "a tap looks on" : NULL;
 	f->tap = f->rank ? NULL : tap;
 	f->watch = f->rank ? NULL : watch;
 }
@@ -406,6 +411,8 @@ static int forward_layers(struct forward *f, float *logits)
 		rc = forward_block(f, &w->layer[f->layer]);
 	}
 	f->layer = -1;
+	if (rc == 0)
+		forward_last(f);
 	return rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, logits);
 }
 

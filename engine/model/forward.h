@@ -33,6 +33,9 @@ struct forward_tap {
 	/* The indexer's choice for tokens [tok0, tok0 + n_tok): rows [n_tok][ldr], count and n_vis [n_tok],
 	 * and the scores [n_tok][lds], NULL when no token had more rows than top-k. */
 	void (*rows)(void *arg, int layer, int tok0, int n_tok, const struct dsv4_index_topk *choice);
+	/* The streams after the last layer, or after the MTP block, once the step has ended and not failed: unlike the
+	 * others no look into its midst, for which a GPU would have to stop. */
+	void (*end)(void *arg, int n_tok, const float *streams);
 };
 
 /* What an op's numerics arguments follow, where its kind alone does not say. */

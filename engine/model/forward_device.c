@@ -121,7 +121,7 @@ int forward_look(struct forward *f)
 int forward_begin(struct forward *f, struct buf *why)
 {
 	f->attended = f->watch || f->gpu;
-	f->logits_back = NULL;
+	f->logits_back = f->streams_back = NULL;
 	f->told = false;
 	if (!f->queue)
 		f->queue = queue_new(f->device, why);
@@ -136,6 +136,14 @@ int forward_begin(struct forward *f, struct buf *why)
 	else
 		queue_graph(f->queue, f->generation);
 	return 0;
+}
+
+void forward_last(struct forward *f)
+{
+	size_t row = (size_t)f->m->config->hc_mult * (size_t)f->m->config->hidden_size;
+
+	if (f->tap && f->tap->end) /* short of memory the queue fails */
+		f->streams_back = queue_fetch(f->queue, f->streams, (size_t)f->n_tok * row * sizeof *f->streams);
 }
 
 /* Its rows of the head, of every token's logits. */
@@ -173,10 +181,13 @@ int forward_end(struct forward *f, int rc, float *logits)
 
 	if (f->gpu && f->queue)
 		rc = forward_end_gpu(f, rc);
-	if (rc || !wanted)
+	if (rc)
 		return rc;
-	if (!f->logits_back)
+	if (wanted && !f->logits_back)
 		return buf_why(f->why, -ENOMEM, "no memory to read logits back");
-	forward_give_logits(f, logits);
+	if (wanted)
+		forward_give_logits(f, logits);
+	if (f->tap && f->tap->end)
+		f->tap->end(f->tap->arg, f->n_tok, f->streams_back);
 	return 0;
 }

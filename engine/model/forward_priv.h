@@ -94,7 +94,7 @@ struct forward {
 	bool cold;                     /* some were since the step before began: weights are not all in memory */
 	int fetched;                   /* layers whose weights but the routed experts were asked for */
 	bool attended;                 /* ops take the longer way: somebody looks on, or a GPU computes */
-	const float *logits_back;      /* of a GPU, where the host reads them after the step */
+	const float *logits_back, *streams_back; /* where the host reads them after the step: a GPU's logits; for the tap */
 	int layer;                     /* the one that runs; n_layers is MTP, -1 the head */
 	int n_part, n_tok, n_want;     /* n_want: tokens that want logits */
 	int at_part, at_tok0;          /* what compress works on; first token of an indexer's slice */
@@ -127,7 +127,9 @@ int forward_attended(struct forward *f, const struct forward_op *o);
 int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, const void *args);
 /* A step begins on the queue; one that may be a graph. */
 int forward_begin(struct forward *f, struct buf *why);
-/* And ends: waits, and gives its rows of the logits, unless the step failed (rc). */
+/* Behind the last layer: what the tap gets at the end. */
+void forward_last(struct forward *f);
+/* And ends: waits, and gives its rows of the logits and the tap its streams, unless the step failed (rc). */
 int forward_end(struct forward *f, int rc, float *logits);
 /* Are logits computed into memory of its own: a GPU's, or of its rows of the head alone? */
 static inline bool forward_own_logits(const struct forward *f)

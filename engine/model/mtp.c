@@ -97,6 +97,8 @@ static int mtp_layers(struct forward *f, const struct mtp_batch *b)
 		rc = mtp_streams(f, w);
 	if (rc == 0)
 		rc = forward_block(f, &w->layer);
+	if (rc == 0)
+		forward_last(f);
 	return rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, b->logits);
 }
 

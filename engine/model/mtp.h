@@ -9,7 +9,7 @@
 /* The next n positions of a sequence's draft block, from sequence_mtp_pos() on. */
 struct mtp_item {
 	struct sequence *seq;
-	const float *streams;      /* [n][hc][hidden]: after the last layer, from forward_tap.streams */
+	const float *streams;      /* [n][hc][hidden]: after the last layer, as a tap gets them */
 	const int32_t *next;       /* [n]: the token after each position */
 	int n, n_logits;           /* as in struct forward_item */
 };

@@ -37,12 +37,10 @@ struct speculate {
 /* ---- what a forward pass leaves ---- */
 
 /* Streams after the last layer, of the tokens that count. */
-static void speculate_see_model(void *arg, int layer, int n_tok, const float *streams)
+static void speculate_see_model(void *arg, int n_tok, const float *streams)
 {
 	const struct speculate *s = arg;
 
-	if (layer != s->model->config->n_layers - 1)
-		return;
 	for (const struct speculate_part *p = s->part; p < s->part + s->n_part; p++) {
 		must(p->tok + p->n <= n_tok);
 		if (p->n)
@@ -52,12 +50,11 @@ static void speculate_see_model(void *arg, int layer, int n_tok, const float *st
 }
 
 /* The block's own, of each item's last token; the pass has read what they take the place of. */
-static void speculate_see_draft(void *arg, int layer, int n_tok, const float *streams)
+static void speculate_see_draft(void *arg, int n_tok, const float *streams)
 {
 	const struct speculate *s = arg;
 	size_t end = 0;
 
-	must(layer == s->model->config->n_layers);
 	for (int i = 0; i < s->n_item; i++) {
 		end += (size_t)s->item[i].n;
 		memcpy(s->streams + (size_t)i * s->width, streams + (end - 1) * s->width, s->width * sizeof *streams);
@@ -77,8 +74,8 @@ struct speculate *speculate_new(const struct model *m, int max_running)
 	s->part = mem_grow(NULL, (size_t)max_running, sizeof *s->part);
 	s->item = mem_grow(NULL, (size_t)max_running, sizeof *s->item);
 	s->who = mem_grow(NULL, (size_t)max_running, sizeof *s->who);
-	s->model_tap = (struct forward_tap){ .arg = s, .streams = speculate_see_model };
-	s->draft_tap = (struct forward_tap){ .arg = s, .streams = speculate_see_draft };
+	s->model_tap = (struct forward_tap){ .arg = s, .end = speculate_see_model };
+	s->draft_tap = (struct forward_tap){ .arg = s, .end = speculate_see_draft };
 	return s;
 }
 
