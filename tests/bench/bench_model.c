@@ -9,6 +9,7 @@
 #include "tests/bench/bench_peak.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +145,7 @@ static int bench_model_buffers(struct bench_model *m)
 	m->token = mem_try((size_t)(n > BENCH_MODEL_CHUNK ? n : BENCH_MODEL_CHUNK), sizeof *m->token);
 	m->logits = mem_try((size_t)(batch * m->m->config->vocab_size), sizeof *m->logits);
 	m->f = forward_new(m->m, m->pool);
+	forward_keep_experts(m->f, INT_MAX); /* as the server does */
 	return m->token && m->logits ? 0 : -ENOMEM;
 }
 
