@@ -26,7 +26,7 @@
  *   1.0  first version
  *   1.1  dsv4_moe_experts.packed
  *   1.2  dsv4_op_entry.reads; GPUs: dsv4_host.gpu, dsv4_moe_experts.expert_table
- *   1.3  sum */
+ *   1.3  sum; experts that are not here (dsv4_moe_experts) */
 #ifndef DSV4_PLUGIN_H
 #define DSV4_PLUGIN_H
 
@@ -341,7 +341,11 @@ struct dsv4_packed {
 	const void *w1, *w2, *w3;
 };
 
-/* y = shared(x) * 1 + out_scale * sum over the k chosen, in ascending id, of expert(x); limit 0: no clamp. */
+/* y = shared(x) * 1 + out_scale * sum over the k chosen, in ascending id, of expert(x); limit 0: no clamp.
+ *
+ * An expert, routed or shared, whose w1.data is NULL is not here (since 1.3): another GPU has it. Nothing else of it is
+ * read, nor of its packed; `ids` may name it, and the result has the bits that it has without it: the others are summed in
+ * the same order, and a token none of whose experts is here gets zeroes. expert and expert_table agree on who is here. */
 struct dsv4_moe_experts {
 	uint32_t size;
 	int32_t n_tok, dim, inter, n_expert, k, n_shared;

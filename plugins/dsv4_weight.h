@@ -32,4 +32,29 @@ static inline int dsv4_weight_rounds(const struct dsv4_weight *w, uint32_t act)
 	return act == DSV4_ACT_FP8 && w->fmt != DSV4_W_F32 && w->fmt != DSV4_W_BF16;
 }
 
+/* Is it on this device? */
+static inline int dsv4_expert_here(const struct dsv4_expert *e)
+{
+	return e->w1.data != NULL;
+}
+
+/* The first routed expert that is here, whose formats and sizes they all have; NULL: none is. */
+static inline const struct dsv4_expert *dsv4_expert_like(const struct dsv4_moe_experts *a)
+{
+	for (int32_t e = 0; e < a->n_expert; e++)
+		if (dsv4_expert_here(&a->expert[e]))
+			return &a->expert[e];
+	return NULL;
+}
+
+/* How many of the shared ones are. */
+static inline int32_t dsv4_shared_here(const struct dsv4_moe_experts *a)
+{
+	int32_t n = 0;
+
+	for (int32_t e = 0; e < a->n_shared; e++)
+		n += dsv4_expert_here(&a->shared[e]);
+	return n;
+}
+
 #endif

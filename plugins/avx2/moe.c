@@ -38,7 +38,7 @@ int avx2_moe_route(struct dsv4_exec *x, const struct dsv4_host *host, const stru
 
 /* ---- experts ---- */
 
-/* One that has something to do. */
+/* One that is here and has something to do. */
 struct moe_expert {
 	const struct dsv4_expert *e;
 	struct dsv4_packed packed;
@@ -208,13 +208,14 @@ static int moe_add_all(struct dsv4_exec *x, const struct dsv4_host *host, struct
 	if (!c->expert)
 		return -ENOMEM;
 	for (int32_t e = 0; e < a->n_expert && rc == 0; e++)
-		if (start[e] < start[e + 1])
+		if (start[e] < start[e + 1] && dsv4_expert_here(&a->expert[e]))
 			rc = moe_add(x, host, c, &(struct moe_expert){
 				.e = &a->expert[e], .packed = dsv4_packed_take(a, e), .n = start[e + 1] - start[e],
 				.tok = c->pairs.tok + start[e], .weight = c->pairs.weight + start[e] });
 	c->n_chosen = c->n;
 	for (int32_t e = 0; e < a->n_shared && rc == 0; e++)
-		rc = moe_add(x, host, c, &(struct moe_expert){ .e = &a->shared[e], .n = a->n_tok });
+		if (dsv4_expert_here(&a->shared[e]))
+			rc = moe_add(x, host, c, &(struct moe_expert){ .e = &a->shared[e], .n = a->n_tok });
 	return rc;
 }
 
@@ -227,7 +228,7 @@ int avx2_moe_experts(struct dsv4_exec *x, const struct dsv4_host *host, const st
 		return -EINVAL;
 	if (a->n_tok == 0)
 		return 0;
-	if (a->n_shared > 0) {
+	if (dsv4_shared_here(a) > 0) {
 		c.shared = host->scratch(x, (size_t)a->n_tok * (size_t)a->dim * sizeof *c.shared);
 		if (!c.shared)
 			return -ENOMEM;

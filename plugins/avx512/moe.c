@@ -117,15 +117,15 @@ static int moe_prepare(struct avx512_moe *c)
 	size_t inter = (size_t)a->inter;
 	struct avx512_act h = { .n_group = 1, .cols = a->inter };
 
-	c->n_max = a->n_shared > 0 ? a->n_tok : 0;
+	c->n_max = dsv4_shared_here(a) > 0 ? a->n_tok : 0;
 	for (int32_t e = 0; e < a->n_expert; e++)
 		c->n_max = avx512_max(c->n_max, c->pairs.start[e + 1] - c->pairs.start[e]);
 	c->g = c->host->scratch(c->x, (size_t)c->n_max * inter * sizeof *c->g);
 	c->u = c->host->scratch(c->x, (size_t)c->n_max * inter * sizeof *c->u);
 	c->scale = c->host->scratch(c->x, (size_t)(c->n_max * avx512_act_scales(&h)) * sizeof *c->scale);
-	if (a->n_shared > 0)
+	if (dsv4_shared_here(a) > 0)
 		c->shared = c->host->scratch(c->x, (size_t)a->n_tok * (size_t)a->dim * sizeof *c->shared);
-	if (!c->g || !c->u || !c->scale || (a->n_shared > 0 && !c->shared))
+	if (!c->g || !c->u || !c->scale || (dsv4_shared_here(a) > 0 && !c->shared))
 		return -ENOMEM;
 	return moe_activations(c);
 }
@@ -149,7 +149,7 @@ static int moe_each(struct avx512_moe *c)
 	for (int32_t e = 0; e < a->n_expert; e++) {
 		int64_t at = c->pairs.start[e], n = c->pairs.start[e + 1] - at;
 
-		if (n == 0)
+		if (n == 0 || !dsv4_expert_here(&a->expert[e]))
 			continue;
 		if (!avx512_moe_expert_ok(a, &a->expert[e]))
 			return -EINVAL;
@@ -158,6 +158,8 @@ static int moe_each(struct avx512_moe *c)
 	if (c->shared)
 		memset(c->shared, 0, bytes);
 	for (int32_t e = 0; e < a->n_shared; e++) {
+		if (!dsv4_expert_here(&a->shared[e]))
+			continue;
 		if (!avx512_moe_expert_ok(a, &a->shared[e]))
 			return -EINVAL;
 		moe_run(c, &(struct moe_job){ a, &a->shared[e], a->n_tok, NULL, NULL, c->g, c->u }, c->shared);

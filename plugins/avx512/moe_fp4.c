@@ -17,7 +17,7 @@
 #define MOE_MANY 32                             /* tokens */
 #define MOE_TOKENS 64                           /* activation rows at a time, for which native weights are turned once */
 
-/* An expert that some token chose. */
+/* An expert that is here and that some token chose. */
 struct moe_fp4_expert {
 	int32_t id;
 	int64_t at, n;                                /* its part of tok, of weight and of h */
@@ -36,7 +36,9 @@ struct moe_fp4 {
 
 int avx512_moe_fp4_wanted(const struct dsv4_host *host, const struct dsv4_moe_experts *a)
 {
-	return avx512_has_bf16(host) && a->act == DSV4_ACT_FP8 && a->expert[0].w1.fmt == DSV4_W_FP4;
+	const struct dsv4_expert *like = dsv4_expert_like(a);
+
+	return avx512_has_bf16(host) && a->act == DSV4_ACT_FP8 && like && like->w1.fmt == DSV4_W_FP4;
 }
 
 static void moe_fp4_round_slice(void *arg, int64_t begin, int64_t end)
@@ -45,7 +47,7 @@ static void moe_fp4_round_slice(void *arg, int64_t begin, int64_t end)
 
 	for (int64_t t = begin; t < end; t++) {
 		avx512_fp4_act_row(&c->x, t, c->m->a->x + t * c->m->a->dim);
-		if (c->m->a->n_shared > 0)
+		if (c->shared.n_expert > 0)
 			avx512_moe_shared_x(&c->shared, t);
 	}
 }
@@ -139,13 +141,13 @@ static void moe_fp4_end(const struct moe_fp4 *c, int64_t c0, int64_t c1)
 	const struct dsv4_moe_experts *a = c->m->a;
 	__m512 scale = _mm512_set1_ps(a->out_scale);
 
-	if (a->n_shared > 0)
+	if (c->shared.n_expert > 0)
 		avx512_moe_shared_down(&c->shared, c0, c1);
 	for (int64_t t = 0; t < a->n_tok; t++)
 		for (int64_t i = c0; i < c1; i += AVX512_LANES) {
 			__m512 v = _mm512_mul_ps(avx512_load(a->y + t * a->dim + i, c1 - i), scale);
 
-			if (a->n_shared > 0)
+			if (c->shared.n_expert > 0)
 				v = _mm512_add_ps(v, avx512_load(c->shared.y + t * a->dim + i, c1 - i));
 			avx512_store(a->y + t * a->dim + i, c1 - i, v);
 		}
@@ -191,7 +193,7 @@ static int moe_fp4_experts(struct moe_fp4 *c)
 		const struct dsv4_expert *w = &a->expert[e];
 		struct dsv4_packed packed;
 
-		if (n == 0)
+		if (n == 0 || !dsv4_expert_here(w))
 			continue;
 		if (!moe_fp4_ok(a, w))
 			return -EINVAL;
@@ -213,15 +215,15 @@ int avx512_moe_fp4(const struct avx512_moe *m)
 		rc = avx512_fp4_act_take(m->x, m->host, a->n_tok, a->dim, &c.x);
 	if (rc == 0)
 		rc = avx512_fp4_act_take(m->x, m->host, (int64_t)a->n_tok * a->k, a->inter, &c.h);
-	if (rc == 0 && a->n_shared > 0)
+	if (rc == 0 && dsv4_shared_here(a) > 0)
 		rc = avx512_moe_shared_take(m, &c.shared);
 	if (rc)
 		return rc;
 	m->host->parallel_for(m->x, a->n_tok, 1, moe_fp4_round_slice, &c);
-	if (a->n_shared > 0)
+	if (c.shared.n_expert > 0)
 		avx512_moe_shared_rounded(&c.shared);
-	m->host->parallel_for(m->x, (c.n + a->n_shared) * c.n_block, 1, moe_fp4_up_slice, &c);
-	if (a->n_shared > 0)
+	m->host->parallel_for(m->x, (c.n + c.shared.n_expert) * c.n_block, 1, moe_fp4_up_slice, &c);
+	if (c.shared.n_expert > 0)
 		m->host->parallel_for(m->x, c.shared.n, 1, moe_fp4_h_slice, &c);
 	m->host->parallel_for(m->x, (dsv4_rows16_panels(a->dim) + c.down - 1) / c.down, 1, moe_fp4_down_slice, &c);
 	return 0;

@@ -34,19 +34,34 @@ static int moe_shared_memory(struct avx512_moe_shared *s)
 	return 0;
 }
 
+/* The list of those that are here. */
+static int moe_shared_list(const struct avx512_moe *m, struct avx512_moe_shared *s)
+{
+	const struct dsv4_moe_experts *a = m->a;
+
+	*s = (struct avx512_moe_shared){ .m = m };
+	s->expert = m->host->scratch(m->x, (size_t)a->n_shared * sizeof *s->expert);
+	if (!s->expert)
+		return -ENOMEM;
+	for (int32_t e = 0; e < a->n_shared; e++)
+		if (dsv4_expert_here(&a->shared[e]))
+			s->expert[s->n_expert++] = &a->shared[e];
+	s->n = (int64_t)a->n_tok * s->n_expert;
+	return 0;
+}
+
 int avx512_moe_shared_take(const struct avx512_moe *m, struct avx512_moe_shared *s)
 {
 	const struct dsv4_moe_experts *a = m->a;
-	int x_dot = 0, h_dot = 0, rc;
+	int x_dot = 0, h_dot = 0, rc = moe_shared_list(m, s);
 
-	*s = (struct avx512_moe_shared){ .m = m, .n = (int64_t)a->n_tok * a->n_shared };
-	for (int32_t e = 0; e < a->n_shared; e++) {
-		if (!avx512_moe_expert_ok(a, &a->shared[e]))
+	for (int32_t e = 0; e < s->n_expert; e++) {
+		if (!avx512_moe_expert_ok(a, s->expert[e]))
 			return -EINVAL;
-		x_dot |= avx512_dot_fp8_wanted(m->host, &a->shared[e].w1) | avx512_dot_fp8_wanted(m->host, &a->shared[e].w3);
-		h_dot |= avx512_dot_fp8_wanted(m->host, &a->shared[e].w2);
+		x_dot |= avx512_dot_fp8_wanted(m->host, &s->expert[e]->w1) | avx512_dot_fp8_wanted(m->host, &s->expert[e]->w3);
+		h_dot |= avx512_dot_fp8_wanted(m->host, &s->expert[e]->w2);
 	}
-	rc = moe_shared_memory(s);
+	rc = rc ? rc : moe_shared_memory(s);
 	if (rc)
 		return rc;
 	s->x = (struct avx512_act){ .n_group = 1, .n = a->n_tok, .cols = a->dim, .x = a->x, .ldx = a->dim };
@@ -85,8 +100,8 @@ void avx512_moe_shared_up(const struct avx512_moe_shared *s, int32_t e, int64_t 
 {
 	const struct dsv4_moe_experts *a = s->m->a;
 
-	moe_shared_product(s, &a->shared[e].w1, e, s->g, c0, c1);
-	moe_shared_product(s, &a->shared[e].w3, e, s->u, c0, c1);
+	moe_shared_product(s, &s->expert[e]->w1, e, s->g, c0, c1);
+	moe_shared_product(s, &s->expert[e]->w3, e, s->u, c0, c1);
 	for (int64_t t = (int64_t)e * a->n_tok; t < (int64_t)(e + 1) * a->n_tok; t++)
 		for (int64_t i = c0; i < c1; i += AVX512_LANES) {
 			float *g = s->g + t * a->inter + i, *u = s->u + t * a->inter + i;
@@ -97,7 +112,7 @@ void avx512_moe_shared_up(const struct avx512_moe_shared *s, int32_t e, int64_t 
 
 void avx512_moe_shared_h(const struct avx512_moe_shared *s, int64_t row)
 {
-	if (dsv4_weight_rounds(&s->m->a->shared[row / s->m->a->n_tok].w2, s->m->a->act))
+	if (dsv4_weight_rounds(&s->expert[row / s->m->a->n_tok]->w2, s->m->a->act))
 		avx512_act_round_row(&s->h_rounded, row, s->g, s->h_scale);
 }
 
@@ -105,8 +120,8 @@ void avx512_moe_shared_down(const struct avx512_moe_shared *s, int64_t c0, int64
 {
 	const struct dsv4_moe_experts *a = s->m->a;
 
-	for (int32_t e = 0; e < a->n_shared; e++) {
-		const struct dsv4_weight *w = &a->shared[e].w2;
+	for (int32_t e = 0; e < s->n_expert; e++) {
+		const struct dsv4_weight *w = &s->expert[e]->w2;
 
 		avx512_product_part(s->m->host, &(struct avx512_product){
 			.w = w, .a = dsv4_weight_rounds(w, a->act) ? &s->h_rounded : &s->h, .n = a->n_tok,

@@ -12,7 +12,9 @@
 
 struct avx512_moe_shared {
 	const struct avx512_moe *m;
-	int64_t n;                       /* hidden rows: n_tok of each expert */
+	const struct dsv4_expert **expert; /* [n_expert] those that are here */
+	int32_t n_expert;
+	int64_t n;                       /* hidden rows: n_tok of each of them */
 	struct avx512_act x, x_rounded;  /* the tokens, for weights of either kind */
 	struct avx512_act h, h_rounded;  /* the hidden rows, each rounded in place or not at all */
 	struct avx512_dot_act x_dot, h_dot;
@@ -22,12 +24,12 @@ struct avx512_moe_shared {
 	float *y;                        /* [n_tok][dim] */
 };
 
-/* Memory for a call that has shared experts. -ENOMEM, or -EINVAL for weights that are none. */
+/* Memory for a call of whose shared experts some are here. -ENOMEM, or -EINVAL for weights that are none. */
 int avx512_moe_shared_take(const struct avx512_moe *m, struct avx512_moe_shared *ret_s);
 void avx512_moe_shared_x(const struct avx512_moe_shared *s, int64_t t);
 /* All tokens are. */
 void avx512_moe_shared_rounded(struct avx512_moe_shared *s);
-/* Columns [c0, c1) of expert e's hidden rows. */
+/* Columns [c0, c1) of the hidden rows of number e of them. */
 void avx512_moe_shared_up(const struct avx512_moe_shared *s, int32_t e, int64_t c0, int64_t c1);
 void avx512_moe_shared_h(const struct avx512_moe_shared *s, int64_t row);
 /* Columns [c0, c1) of y, of all tokens and all experts. */

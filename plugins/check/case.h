@@ -69,6 +69,7 @@ struct case_spec {
 	enum dsv4_phase phase;         /* DECODE: one token per sequence */
 	enum dsv4_wfmt wfmt;           /* of the op's weights, if it has any */
 	enum dsv4_numerics numerics;   /* of the entry under test */
+	int abi_minor;                 /* of its plugin, which knows nothing of what came later */
 	bool quick;
 	bool odd;                      /* also make the cases whose sizes are no shape's */
 	int n_tok;                     /* for bench: so many tokens */

@@ -87,7 +87,7 @@ const char *check_verdict_name(enum check_verdict v)
 struct check_work {
 	const struct check_options *o;
 	const struct check_shape *shape;
-	int n_shape;
+	int n_shape, abi_minor;
 	struct check_team *team;
 	struct check_kernel kernel, ref;
 	struct check_limit limit;
@@ -181,7 +181,7 @@ static int check_one(struct check_work *w, int s, int i)
 {
 	const struct case_spec spec = { .shape = &w->shape[s], .phase = w->row.phase, .wfmt = w->row.wfmt,
 					.numerics = (enum dsv4_numerics)w->row.entry->numerics,
-					.quick = w->o->quick, .odd = s == 0 };
+					.abi_minor = w->abi_minor, .quick = w->o->quick, .odd = s == 0 };
 	struct check_case c;
 	char what[sizeof c.name];
 	int rc;
@@ -252,7 +252,7 @@ int check_plugin(const struct dsv4_plugin *p, const struct dsv4_host *base, cons
 {
 	const struct check_shape both[] = { check_shape_tiny, check_shape_flash };
 	struct check_work w = { .o = o, .shape = o->shape ? o->shape : both,
-				.n_shape = o->shape ? o->n_shape : 2 };
+				.n_shape = o->shape ? o->n_shape : 2, .abi_minor = p->abi_minor };
 	int n_failed = 0, rc = check_team_new(CHECK_TEAM, &w.team);
 
 	if (rc)

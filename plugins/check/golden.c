@@ -62,7 +62,7 @@ static int golden_case(struct golden *g, const struct case_spec *spec, int i)
 static int golden_op(struct golden *g, enum dsv4_phase phase, enum dsv4_wfmt wfmt)
 {
 	const struct case_spec spec = { .shape = &check_shape_tiny, .phase = phase, .wfmt = wfmt,
-					.numerics = DSV4_EXACT, .quick = true };
+					.numerics = DSV4_EXACT, .abi_minor = DSV4_ABI_MINOR, .quick = true };
 	int rc = 0;
 
 	for (int i = 0; i < case_ops[g->ref.op]->n && !rc; i++)

@@ -2,7 +2,7 @@
  * moe_args.h - what the kernels of moe_kernels.cuh are told, and the router of cuda-base.
  *
  * A pair is a token with one expert it chose. Pairs are sorted by expert, then token: `at` says where a pair went, -1
- * where its id is no expert. */
+ * where its id is no expert or that of one that is not here. */
 #ifndef CUDA_MOE_ARGS_H
 #define CUDA_MOE_ARGS_H
 
@@ -29,6 +29,7 @@ struct moe_tile {
 struct moe_group_args {
 	int32_t n_pair, n_expert, k;
 	int32_t tile_n;           /* most pairs of a tile */
+	const struct dsv4_expert *expert; /* [n_expert] device memory */
 	const int32_t *ids;       /* [n_pair] */
 	const float *weight;      /* [n_pair] */
 	int32_t *at;              /* [n_pair] */

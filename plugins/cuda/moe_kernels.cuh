@@ -11,7 +11,7 @@
 #include "plugins/cuda/moe_args.h"
 #include "plugins/cuda/product.cuh"
 
-/* Sorts pairs by expert and cuts each expert's into tiles. A thread has every 256th expert. */
+/* Sorts the pairs of experts that are here by expert and cuts each one's into tiles. A thread has every 256th expert. */
 __device__ inline void moe_group(const struct moe_group_args &a, int *count)
 {
 	int *tiles = count + a.n_expert;
@@ -21,13 +21,13 @@ __device__ inline void moe_group(const struct moe_group_args &a, int *count)
 
 		for (int i = 0; i < a.n_pair; i++)
 			n += a.ids[i] == e;
-		count[e] = n;
-		tiles[e] = (n + a.tile_n - 1) / a.tile_n;
+		count[e] = n > 0 && a.expert[e].w1.data ? n : 0;
+		tiles[e] = (count[e] + a.tile_n - 1) / a.tile_n;
 	}
-	for (int i = threadIdx.x; i < a.n_pair; i += blockDim.x)
-		if (a.ids[i] < 0 || a.ids[i] >= a.n_expert)
-			a.at[i] = -1;
 	__syncthreads();
+	for (int i = threadIdx.x; i < a.n_pair; i += blockDim.x)
+		if (a.ids[i] < 0 || a.ids[i] >= a.n_expert || count[a.ids[i]] == 0)
+			a.at[i] = -1;
 	for (int e = threadIdx.x; e < a.n_expert; e += blockDim.x) {
 		int first = 0, tile = 0, n = 0;
 

@@ -15,6 +15,7 @@ struct moe_call {
 	const struct dsv4_moe_experts *a;
 	const struct moe_how *how;
 	const struct dsv4_expert *table;  /* in device memory */
+	const struct dsv4_expert *like;   /* what the routed ones that are here are like; NULL: none is */
 	/* for the tokens of a chunk and their pairs */
 	float *q, *q_scale;               /* [n_tok][dim], [n_tok][scales]: x rounded; NULL when nothing asks */
 	float *g, *u, *h_scale;           /* [n_pair][inter] twice, [n_pair][scales] */
@@ -35,9 +36,9 @@ static int moe_args_ok(const struct dsv4_moe_experts *a)
 	if (a->size < sizeof *a || a->n_tok < 0 || a->dim < 1 || a->inter < 1 || a->n_expert < 1 || a->k < 1)
 		return 0;
 	for (int32_t e = 0; e < a->n_shared; e++)
-		if (!moe_expert_ok(a, &a->shared[e]))
+		if (dsv4_expert_here(&a->shared[e]) && !moe_expert_ok(a, &a->shared[e]))
 			return 0;
-	return moe_expert_ok(a, &a->expert[0]); /* the others are like it */
+	return 1;
 }
 
 /* Tiles at most: what the grid of the products has. */
@@ -75,7 +76,7 @@ static int moe_memory(struct moe_call *c)
 	c->weight = moe_scratch(c, n_pair, 1);
 	c->n_tile = moe_scratch(c, 2, 1);
 	c->tile = c->host->scratch(c->x, (size_t)n_pair * sizeof *c->tile);
-	if (a->n_shared > 0) {
+	if (dsv4_shared_here(a) > 0) {
 		c->shared = moe_scratch(c, n_tok, a->dim);
 		if (!c->shared)
 			return -ENOMEM;
@@ -119,10 +120,10 @@ static struct linear_act moe_seen(const struct moe_call *c, const struct dsv4_we
 static int moe_chosen(const struct moe_call *c, int32_t t0, int32_t n)
 {
 	const struct dsv4_moe_experts *a = c->a;
-	const struct dsv4_expert *e = &a->expert[0];
+	const struct dsv4_expert *e = c->like;
 	const float *x = a->x + (int64_t)t0 * a->dim;
 	const struct moe_group_args group = {
-		.n_pair = n * a->k, .n_expert = a->n_expert, .k = a->k, .tile_n = c->how->tile(a, n),
+		.n_pair = n * a->k, .n_expert = a->n_expert, .k = a->k, .tile_n = c->how->tile(a, n), .expert = c->table,
 		.ids = a->ids + (int64_t)t0 * a->k, .weight = a->weight + (int64_t)t0 * a->k, .at = c->at, .tok = c->tok,
 		.sorted_weight = c->weight, .tile = c->tile, .n_tile = c->n_tile, .n_sorted = c->n_tile + 1,
 	};
@@ -143,45 +144,50 @@ static int moe_chosen(const struct moe_call *c, int32_t t0, int32_t n)
 	return rc;
 }
 
+/* What a shared expert gives for n tokens, into shared or added to it. */
+static int moe_shared_one(const struct moe_call *c, const struct dsv4_expert *e, const float *x, int32_t n, int accumulate)
+{
+	const struct dsv4_moe_experts *a = c->a;
+	float *scale = dsv4_weight_rounds(&e->w2, a->act) ? c->h_scale : NULL;
+	int rc;
+
+	rc = linear_product_run(c->x, c->host, &(struct linear_product){
+		.w = &e->w1, .n_tok = n, .n_group = 1, .a = moe_seen(c, &e->w1, x), .y = c->g, .ldy = a->inter });
+	if (!rc)
+		rc = linear_product_run(c->x, c->host, &(struct linear_product){
+			.w = &e->w3, .n_tok = n, .n_group = 1, .a = moe_seen(c, &e->w3, x), .y = c->u, .ldy = a->inter });
+	if (!rc)
+		rc = moe_gate(c, n, NULL, NULL, scale);
+	if (!rc)
+		rc = linear_product_run(c->x, c->host, &(struct linear_product){
+			.w = &e->w2, .n_tok = n, .n_group = 1, .a = { .x = c->g, .ldx = a->inter, .scale = scale },
+			.y = c->shared, .ldy = a->dim, .accumulate = accumulate });
+	return rc;
+}
+
 /* The sum of the shared experts of tokens [t0, t0 + n) into shared. */
 static int moe_shared(const struct moe_call *c, int32_t t0, int32_t n)
 {
 	const struct dsv4_moe_experts *a = c->a;
-	const float *x = a->x + (int64_t)t0 * a->dim;
-	int rc = 0;
+	int rc = 0, n_added = 0;
 
-	for (int32_t i = 0; i < a->n_shared && !rc; i++) {
-		const struct dsv4_expert *e = &a->shared[i];
-		float *scale = dsv4_weight_rounds(&e->w2, a->act) ? c->h_scale : NULL;
-
-		rc = linear_product_run(c->x, c->host, &(struct linear_product){
-			.w = &e->w1, .n_tok = n, .n_group = 1, .a = moe_seen(c, &e->w1, x), .y = c->g, .ldy = a->inter });
-		if (!rc)
-			rc = linear_product_run(c->x, c->host, &(struct linear_product){
-				.w = &e->w3, .n_tok = n, .n_group = 1, .a = moe_seen(c, &e->w3, x), .y = c->u,
-				.ldy = a->inter });
-		if (!rc)
-			rc = moe_gate(c, n, NULL, NULL, scale);
-		if (!rc)
-			rc = linear_product_run(c->x, c->host, &(struct linear_product){
-				.w = &e->w2, .n_tok = n, .n_group = 1,
-				.a = { .x = c->g, .ldx = a->inter, .scale = scale }, .y = c->shared, .ldy = a->dim,
-				.accumulate = i > 0 });
-	}
+	for (int32_t i = 0; i < a->n_shared && !rc; i++)
+		if (dsv4_expert_here(&a->shared[i]))
+			rc = moe_shared_one(c, &a->shared[i], a->x + (int64_t)t0 * a->dim, n, n_added++ > 0);
 	return rc;
 }
 
 static int moe_chunk(const struct moe_call *c, int32_t t0, int32_t n)
 {
 	const struct dsv4_moe_experts *a = c->a;
-	const struct moe_sum_args sum = { .dim = a->dim, .k = a->k, .out_scale = a->out_scale, .at = c->at,
+	const struct moe_sum_args sum = { .dim = a->dim, .k = c->like ? a->k : 0, .out_scale = a->out_scale, .at = c->at,
 					  .part = c->part, .shared = c->shared, .y = a->y + (int64_t)t0 * a->dim };
 	struct linear_act in = { .x = a->x + (int64_t)t0 * a->dim, .ldx = a->dim };
 	int rc = 0;
 
 	if (c->q)
 		rc = linear_act_round(c->x, c->host, n, 1, a->dim, &in, c->q, c->q_scale);
-	if (!rc)
+	if (!rc && c->like)
 		rc = moe_chosen(c, t0, n);
 	if (!rc)
 		rc = moe_shared(c, t0, n);
@@ -199,6 +205,9 @@ int moe_run(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4
 	int rc;
 
 	if (!moe_args_ok(a))
+		return -EINVAL;
+	c.like = dsv4_expert_like(a);
+	if (c.like && !moe_expert_ok(a, c.like))
 		return -EINVAL;
 	if (a->n_tok == 0)
 		return 0;

@@ -224,7 +224,7 @@ static void moe_fused_put(struct moe_fused_call *c, const struct dsv4_expert *e,
 	c->n_row += n;
 }
 
-/* The chosen experts in rising id; one with many tokens may span waves. */
+/* The chosen experts that are here, in rising id; one with many tokens may span waves. */
 static int moe_fused_chosen(struct moe_fused_call *c)
 {
 	const struct dsv4_moe_experts *a = c->a;
@@ -232,7 +232,9 @@ static int moe_fused_chosen(struct moe_fused_call *c)
 	for (int32_t e = 0; e < a->n_expert; e++) {
 		int64_t n = 0;
 
-		if (c->start[e] < c->start[e + 1] && !moe_fused_expert_ok(a, &a->expert[e]))
+		if (c->start[e] == c->start[e + 1] || !dsv4_expert_here(&a->expert[e]))
+			continue;
+		if (!moe_fused_expert_ok(a, &a->expert[e]))
 			return -EINVAL;
 		for (int64_t at = c->start[e]; at < c->start[e + 1]; at += n) {
 			n = moe_fused_min(c->start[e + 1] - at, MOE_FUSED_WAVE - c->n_row);
@@ -246,19 +248,21 @@ static int moe_fused_chosen(struct moe_fused_call *c)
 	return 0;
 }
 
-/* All shared experts over as many tokens as a wave has room for. */
+/* All shared experts that are here over as many tokens as a wave has room for. */
 static int moe_fused_shared(struct moe_fused_call *c)
 {
 	const struct dsv4_moe_experts *a = c->a;
-	int64_t most = a->n_shared > 0 ? MOE_FUSED_WAVE / a->n_shared : MOE_FUSED_WAVE;
+	int32_t here = dsv4_shared_here(a);
+	int64_t most = here > 0 ? MOE_FUSED_WAVE / here : MOE_FUSED_WAVE;
 
 	for (int32_t e = 0; e < a->n_shared; e++)
-		if (!moe_fused_expert_ok(a, &a->shared[e]))
+		if (dsv4_expert_here(&a->shared[e]) && !moe_fused_expert_ok(a, &a->shared[e]))
 			return -EINVAL;
 	for (c->t0 = 0; c->t0 < a->n_tok; c->t0 += c->n_tok) {
 		c->n_tok = moe_fused_min(most, a->n_tok - c->t0);
 		for (int32_t e = 0; e < a->n_shared; e++)
-			moe_fused_put(c, &a->shared[e], c->every + c->t0, NULL, c->n_tok);
+			if (dsv4_expert_here(&a->shared[e]))
+				moe_fused_put(c, &a->shared[e], c->every + c->t0, NULL, c->n_tok);
 		moe_fused_run(c, moe_fused_shared_slice);
 	}
 	return 0;

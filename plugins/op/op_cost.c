@@ -2,8 +2,10 @@
  * op_cost.c - what a call of an op must read at least and compute, worked out from its arguments.
  * Threads: any. Locks: none. */
 #include "plugins/op/op_cost.h"
+#include "plugins/dsv4_weight.h"
 #include "plugins/ref/vec.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define OP_COST_EXPERTS 4096 /* the most that a config may have */
@@ -157,17 +159,21 @@ static void op_cost_moe_route(const struct dsv4_moe_route *a, struct op_cost *c)
 
 static void op_cost_moe_experts(const struct dsv4_moe_experts *a, struct op_cost *c)
 {
-	uint8_t seen[OP_COST_EXPERTS] = { 0 };
+	double runs = (double)a->n_tok * dsv4_shared_here(a); /* of an expert with a token */
+	bool seen[OP_COST_EXPERTS] = { false };
 
-	for (int64_t i = 0; i < (int64_t)a->n_tok * a->k; i++)
-		if (!seen[a->ids[i] % OP_COST_EXPERTS]++)
-			c->weights += op_cost_expert(&a->expert[a->ids[i]]);
-		else
-			seen[a->ids[i] % OP_COST_EXPERTS] = 1; /* never back to 0 */
+	for (int64_t i = 0; i < (int64_t)a->n_tok * a->k; i++) {
+		const struct dsv4_expert *e = &a->expert[a->ids[i]];
+		bool here = dsv4_expert_here(e), first = !seen[a->ids[i] % OP_COST_EXPERTS];
+
+		seen[a->ids[i] % OP_COST_EXPERTS] = true;
+		c->weights += here && first ? op_cost_expert(e) : 0;
+		runs += here;
+	}
 	for (int32_t e = 0; e < a->n_shared; e++)
-		c->weights += op_cost_expert(&a->shared[e]);
+		c->weights += dsv4_expert_here(&a->shared[e]) ? op_cost_expert(&a->shared[e]) : 0;
 	c->inputs = 4.0 * a->n_tok * a->dim;
-	c->flops = 6.0 * a->n_tok * (a->k + a->n_shared) * a->dim * a->inter;
+	c->flops = 6.0 * runs * a->dim * a->inter;
 }
 
 static void op_cost_sum(const struct dsv4_sum *a, struct op_cost *c)

@@ -3,7 +3,9 @@
  * Threads: engine calls, pool runs slices. Locks: none.
  *
  * Experts run one after the other in rising id over all tokens that chose them, each adding to y, so a
- * token's sum has the order of its ids; then out_scale, then the shared experts. Inside, linear.c's order. */
+ * token's sum has the order of its ids; then out_scale, then the shared experts. Inside, linear.c's order.
+ * Those that are not here are passed over. */
+#include "plugins/dsv4_weight.h"
 #include "plugins/ref/linear.h"
 #include "plugins/ref/ref.h"
 #include "plugins/ref/vec.h"
@@ -164,7 +166,7 @@ static int moe_group(struct moe_call *c)
 	memset(c->start, 0, (size_t)(a->n_expert + 1) * sizeof *c->start);
 	for (int64_t i = 0; i < n_pair; i++)
 		c->start[a->ids[i] + 1]++;
-	c->n_max = a->n_shared > 0 ? a->n_tok : 0;
+	c->n_max = dsv4_shared_here(a) > 0 ? a->n_tok : 0;
 	for (int32_t e = 0; e <= a->n_expert; e++) {
 		c->n_max = c->start[e] > c->n_max ? c->start[e] : c->n_max;
 		n += c->start[e];
@@ -270,9 +272,9 @@ static int moe_prepare(struct moe_call *c)
 	c->g = c->host->scratch(c->x, (size_t)c->n_max * inter * sizeof *c->g);
 	c->u = c->host->scratch(c->x, (size_t)c->n_max * inter * sizeof *c->u);
 	c->scale = c->host->scratch(c->x, (size_t)(c->n_max * ref_act_scales(&h)) * sizeof *c->scale);
-	if (a->n_shared > 0)
+	if (dsv4_shared_here(a) > 0)
 		c->shared = c->host->scratch(c->x, (size_t)a->n_tok * (size_t)a->dim * sizeof *c->shared);
-	if (!c->g || !c->u || !c->scale || (a->n_shared > 0 && !c->shared))
+	if (!c->g || !c->u || !c->scale || (dsv4_shared_here(a) > 0 && !c->shared))
 		return -ENOMEM;
 	return moe_activations(c);
 }
@@ -300,7 +302,7 @@ int ref_moe_experts(struct dsv4_exec *x, const struct dsv4_host *host, const str
 	for (int32_t e = 0; e < a->n_expert; e++) {
 		int64_t at = c.start[e], n = c.start[e + 1] - at;
 
-		if (n == 0 || !a->expert[e].w1.data) /* another GPU has it */
+		if (n == 0 || !dsv4_expert_here(&a->expert[e]))
 			continue;
 		if (!moe_expert_ok(a, &a->expert[e]))
 			return -EINVAL;
@@ -310,6 +312,8 @@ int ref_moe_experts(struct dsv4_exec *x, const struct dsv4_host *host, const str
 	if (c.shared)
 		memset(c.shared, 0, bytes);
 	for (int32_t e = 0; e < a->n_shared; e++) {
+		if (!dsv4_expert_here(&a->shared[e]))
+			continue;
 		if (!moe_expert_ok(a, &a->shared[e]))
 			return -EINVAL;
 		moe_run(&c, &(struct moe_job){ a, &a->shared[e], a->n_tok, NULL, NULL, c.g, c.u }, c.shared);

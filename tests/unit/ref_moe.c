@@ -427,6 +427,76 @@ static void test_nan_stays_with_its_token(void **state)
 	moe_fini(&m);
 }
 
+/* A token's bits with experts that are not here are those of a call for it alone with a list of those that are. Where that
+ * list is empty, it is number 0 that weighs nothing. */
+static void moe_check_here(const struct moe_shape *s, uint32_t here)
+{
+	size_t dim = (size_t)s->dim;
+	float *out = refkit_floats((size_t)s->n_tok * dim, 1), *want = refkit_floats(dim, 1);
+	struct dsv4_expert shared[2];
+	struct moe_model m, one;
+	int n_shared = 0;
+
+	moe_init(&m, s);
+	for (int e = s->n_expert; e < s->n_expert + s->n_shared; e++)
+		if (here >> e & 1)
+			shared[n_shared++] = m.expert[e];
+	for (int e = 1; e < s->n_expert + s->n_shared; e++)
+		if (!(here >> e & 1))
+			m.expert[e].w1.data = NULL;
+	refkit_same_bits(moe_run, &m, s->n_tok, dim, out);
+	for (int t = 0; t < s->n_tok; t++) {
+		struct dsv4_exec x = { .mode = REFKIT_WHOLE, .n_scratch = -1 };
+		float weight[MOE_MAX] = { 0 };
+		int32_t ids[MOE_MAX] = { 0 };
+		int k = 0;
+
+		for (int i = t * s->k; i < (t + 1) * s->k; i++)
+			if (m.expert[m.ids[i]].w1.data) {
+				weight[k] = m.weight[i];
+				ids[k++] = m.ids[i];
+			}
+		one = m;
+		one.a.x = m.x + (size_t)t * dim;
+		one.a.ids = ids;
+		one.a.weight = weight;
+		one.a.k = k ? k : 1;
+		one.a.shared = shared;
+		one.a.n_shared = n_shared;
+		assert_int_equal(moe_run(&one, &x, 0, 1, want), 0);
+		refkit_release(&x);
+		assert_memory_equal(out + (size_t)t * dim, want, dim * sizeof *want);
+	}
+	free(out);
+	free(want);
+	moe_fini(&m);
+}
+
+static void test_experts_that_are_not_here(void **state)
+{
+	struct moe_shape s = { 12, 130, 40, 6, 2, 2, DSV4_W_FP4, DSV4_W_FP8, DSV4_ACT_FP8, 10, 1.5f };
+	static const uint32_t here[] = { 0xff, 0xc7, 0xf9, 0x47, 0x87, 0x07, 0x01 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+		moe_check_here(&s, here[i]);
+}
+
+/* Whatever the rest of its struct says, and with nobody here the result is zeroes. */
+static void test_nobody_is_here(void **state)
+{
+	struct moe_shape s = { 3, 16, 8, 3, 2, 1, DSV4_W_F32, DSV4_W_F32, DSV4_ACT_NONE, 10, 1.5f };
+	float out[48], zero[48] = { 0 };
+	struct moe_model m;
+
+	(void)state;
+	moe_init(&m, &s);
+	memset(m.expert, 0, sizeof m.expert);
+	refkit_same_bits(moe_run, &m, 3, 16, out);
+	assert_memory_equal(out, zero, sizeof out);
+	moe_fini(&m);
+}
+
 static void test_refuses(void **state)
 {
 	struct moe_shape s = { 2, 16, 8, 3, 2, 1, DSV4_W_FP4, DSV4_W_FP8, DSV4_ACT_FP8, 10, 1 };
@@ -462,6 +532,7 @@ int main(void)
 		cmocka_unit_test(test_route_ties_and_nan), cmocka_unit_test(test_large_logits),
 		cmocka_unit_test(test_experts), cmocka_unit_test(test_expert_named_twice),
 		cmocka_unit_test(test_nan_stays_with_its_token), cmocka_unit_test(test_refuses),
+		cmocka_unit_test(test_experts_that_are_not_here), cmocka_unit_test(test_nobody_is_here),
 	};
 
 	return cmocka_run_group_tests_name("ref_moe", tests, NULL, NULL);

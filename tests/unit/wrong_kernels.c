@@ -231,6 +231,27 @@ static int wrong_moe_experts_scales_shared(struct dsv4_exec *x, const struct dsv
 }
 AFTER(moe_experts, tile_of_16, if (a->n_tok == 16) a->y[0] += 99;)
 AFTER(moe_experts, hides_nan, wrong_hide_nan(a->y, (int64_t)a->n_tok * a->dim);)
+/* As before ABI 1.3. */
+BEFORE(moe_experts, refuses_absent,
+	for (int32_t e = 0; e < a.n_expert; e++)
+		if (!a.expert[e].w1.data)
+			return -EINVAL;)
+BEFORE(moe_experts, others_for_absent,
+	COPY(struct dsv4_expert, expert, a.expert, a.n_expert);
+	for (int32_t e = 0; e < 2 * a.n_expert; e++)
+		if (!expert[e % a.n_expert].w1.data)
+			expert[e % a.n_expert] = expert[(e + a.n_expert - 1) % a.n_expert];
+	a.expert = expert;)
+BEFORE(moe_experts, all_shared_or_none, a.n_shared = a.n_shared > 0 && a.shared[0].w1.data ? a.n_shared : 0;)
+AFTER(moe_experts, forgets_tokens,
+	for (int64_t t = 0; t < a->n_tok; t++) {
+		int n = 0;
+
+		for (int32_t i = 0; i < a->k; i++)
+			n += a->expert[a->ids[t * a->k + i]].w1.data != NULL;
+		if (n == 0)
+			memset(a->y + t * a->dim, 0xcd, (size_t)a->dim * sizeof *a->y);
+	})
 
 /* ---- sum ---- */
 
@@ -318,6 +339,10 @@ static const struct wrong {
 	WRONG(moe_experts, scales_shared, LOSSY, ANY),
 	WRONG(moe_experts, tile_of_16, LOSSY, ANY),
 	WRONG(moe_experts, hides_nan, ORDER, ANY),
+	WRONG(moe_experts, refuses_absent, LOSSY, ANY),
+	WRONG(moe_experts, others_for_absent, LOSSY, ANY),
+	WRONG(moe_experts, all_shared_or_none, LOSSY, ANY),
+	WRONG(moe_experts, forgets_tokens, LOSSY, ANY),
 	WRONG(sum, no_base, LOSSY, ANY),
 	WRONG(sum, one_base, LOSSY, ANY),
 	WRONG(sum, one_part, LOSSY, ANY),
@@ -348,7 +373,7 @@ static int wrong_missed(const struct wrong *w, dsv4_any_f *fn, enum dsv4_numeric
 {
 	const struct dsv4_op_entry e = { .size = sizeof e, .op = (uint16_t)w->op, .phases = DSV4_PHASES_BOTH,
 					 .wfmts = w->wfmts, .numerics = numerics, .tag = "wrong", .fn = fn };
-	const struct dsv4_plugin p = { .n_op = 1, .name = "wrong", .op = &e };
+	const struct dsv4_plugin p = { .abi_minor = DSV4_ABI_MINOR, .n_op = 1, .name = "wrong", .op = &e };
 	const struct check_options o = { .quick = true, .op = -1, .shape = shape, .n_shape = 1,
 					  .report = wrong_report, .arg = s };
 	int n_failed;
@@ -438,6 +463,22 @@ static void test_wrong_at_one_number_of_tokens_is_found_by_some_seed(void **stat
 	}
 }
 
+/* One built for an earlier minor version of the ABI is not asked for what came later. */
+static void test_an_older_plugin_need_not_know_what_came_later(void **state)
+{
+	const struct dsv4_op_entry e = { .size = sizeof e, .op = DSV4_OP_moe_experts, .phases = DSV4_PHASES_BOTH,
+					 .wfmts = 1u << DSV4_W_F32, .numerics = DSV4_EXACT, .tag = "fp32",
+					 .fn = (dsv4_any_f *)wrong_moe_experts_refuses_absent };
+	const struct check_options o = { .quick = true, .op = -1, .shape = &check_shape_tiny, .n_shape = 1 };
+	struct dsv4_plugin p = { .n_op = 1, .name = "older", .op = &e };
+
+	(void)state;
+	p.abi_minor = 2;
+	assert_int_equal(check_plugin(&p, &wrong_host, &o), 0);
+	p.abi_minor = 3;
+	assert_int_equal(check_plugin(&p, &wrong_host, &o), 2);
+}
+
 /* ref itself, under every marking: the cases ask for nothing that it does not do. */
 static void test_the_right_ones_pass(void **state)
 {
@@ -464,6 +505,7 @@ int main(void)
 		cmocka_unit_test(test_every_wrong_kernel_is_found),
 		cmocka_unit_test(test_one_wrong_column_is_found_in_large_outputs_too),
 		cmocka_unit_test(test_wrong_at_one_number_of_tokens_is_found_by_some_seed),
+		cmocka_unit_test(test_an_older_plugin_need_not_know_what_came_later),
 		cmocka_unit_test(test_the_right_ones_pass),
 	};
 
