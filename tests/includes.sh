@@ -78,7 +78,7 @@ bad=$(
 	# plugins see libc and libm only
 	find plugins -name '*.[ch]' | xargs grep -nHE '#[ \t]*include[ \t]*<(jansson|microhttpd|pcre2|curl|zlib|systemd)' || true
 	# what an op's arguments are, for the check library and the engine; no plugin's
-	check plugins/op 'plugins/op/[a-z0-9_]+\.h|plugins/ref/vec\.h|plugins/dsv4_plugin\.h|plugins/ops\.def|engine/base/must\.h'
+	check plugins/op 'plugins/op/[a-z0-9_]+\.h|plugins/ref/vec\.h|plugins/dsv4_(plugin|weight)\.h|plugins/ops\.def|engine/base/must\.h'
 	# the check library holds plugins against ref; it is the daemon's and kcheck's, no plugin's. The program kcheck.c,
 	# which is no part of the library, maps plugins and opens GPUs exactly as the daemon does.
 	check plugins/check 'plugins/(check|op|ref)/[a-z0-9_]+\.(h|def)|plugins/(dsv4_plugin|dsv4_numfmt|dsv4_rows16)\.h|plugins/ops\.def|engine/base/[a-z0-9_]+\.(h|def)' |
