@@ -1,43 +1,61 @@
 /* SPDX-License-Identifier: MIT
- * tell_gpu.c - metrics of the GPU that computes: its memory, experts by use, steps as graphs.
- * Threads: control. Locks: the device's, inside device_view(). */
+ * tell_gpu.c - metrics of the GPUs that compute: their memory, experts by use, steps as graphs.
+ * Threads: control. Locks: the devices', inside device_view(). */
 #include "api/http/metrics.h"
 #include "daemon/daemon.h"
 #include "daemon/tell/tell.h"
 #include "engine/base/mem.h"
 
-static void tell_device(struct device *d, const struct device_view *v, struct metrics *m)
-{
-	const struct {
-		enum metric id;
-		uint64_t value;
-	} row[] = {
-		{ METRIC_gpu_lost, device_broken(d) },
-		{ METRIC_gpu_total_bytes, v->total },
-		{ METRIC_gpu_free_bytes, v->free },
-		{ METRIC_gpu_weights_bytes, v->weights },
-		{ METRIC_gpu_work_bytes, v->work },
-		{ METRIC_gpu_pinned_bytes, v->pinned },
-		{ METRIC_gpu_experts_host_bytes, v->experts_host },
-		{ METRIC_gpu_expert_slots, v->expert_slots },
-		{ METRIC_gpu_expert_slot_bytes, v->expert_slot_bytes },
-		{ METRIC_gpu_expert_hits_total, v->expert_hits },
-		{ METRIC_gpu_expert_misses_total, v->expert_misses },
-		{ METRIC_gpu_graph_steps_total, v->graph_steps },
-		{ METRIC_gpu_plain_steps_total, v->plain_steps },
-		{ METRIC_gpu_graphs_total, v->graphs },
-	};
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
-	for (size_t i = 0; i < mem_countof(row); i++)
-		metrics_put(m, row[i].id, (double)row[i].value, METRICS_LABELS(device_name(d)));
+/* Where in the view each of them is. */
+static const struct tell_gpu_row {
+	enum metric id;
+	size_t at;
+} tell_gpu_rows[] = {
+	{ METRIC_gpu_total_bytes, offsetof(struct device_view, total) },
+	{ METRIC_gpu_free_bytes, offsetof(struct device_view, free) },
+	{ METRIC_gpu_weights_bytes, offsetof(struct device_view, weights) },
+	{ METRIC_gpu_work_bytes, offsetof(struct device_view, work) },
+	{ METRIC_gpu_pinned_bytes, offsetof(struct device_view, pinned) },
+	{ METRIC_gpu_experts_host_bytes, offsetof(struct device_view, experts_host) },
+	{ METRIC_gpu_expert_slots, offsetof(struct device_view, expert_slots) },
+	{ METRIC_gpu_expert_slot_bytes, offsetof(struct device_view, expert_slot_bytes) },
+	{ METRIC_gpu_expert_hits_total, offsetof(struct device_view, expert_hits) },
+	{ METRIC_gpu_expert_misses_total, offsetof(struct device_view, expert_misses) },
+	{ METRIC_gpu_graph_steps_total, offsetof(struct device_view, graph_steps) },
+	{ METRIC_gpu_plain_steps_total, offsetof(struct device_view, plain_steps) },
+	{ METRIC_gpu_graphs_total, offsetof(struct device_view, graphs) },
+};
+
+static double tell_gpu_value(const struct device_view *v, size_t at)
+{
+	uint64_t n;
+
+	memcpy(&n, (const char *)v + at, sizeof n);
+	return (double)n;
+}
+
+/* Metric by metric: the samples of one stand together on the page. */
+static void tell_gpus(struct device *const *gpu, int n, struct metrics *m)
+{
+	struct device_view *v = mem_grow(NULL, (size_t)n, sizeof *v);
+
+	for (int i = 0; i < n; i++) {
+		device_view(gpu[i], &v[i]);
+		metrics_put(m, METRIC_gpu_lost, device_broken(gpu[i]), METRICS_LABELS(device_name(gpu[i])));
+	}
+	for (size_t r = 0; r < mem_countof(tell_gpu_rows); r++)
+		for (int i = 0; i < n; i++)
+			metrics_put(m, tell_gpu_rows[r].id, tell_gpu_value(&v[i], tell_gpu_rows[r].at),
+				    METRICS_LABELS(device_name(gpu[i])));
+	free(v);
 }
 
 void tell_gpu(struct daemon *d, struct metrics *m)
 {
-	struct device_view v;
-
-	if (!d->device || !device_is_gpu(d->device))
-		return;
-	device_view(d->device, &v);
-	tell_device(d->device, &v, m);
+	if (d->device && device_is_gpu(d->device))
+		tell_gpus(&d->device, 1, m);
 }

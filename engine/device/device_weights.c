@@ -34,6 +34,8 @@ static int device_arena_add(struct device *d, size_t size, bool pinned, struct b
 		return device_result(d, rc, pinned ? "pinned memory for weights" : "memory for weights", why);
 	w->arena = mem_grow(w->arena, (size_t)w->n_arena + 1, sizeof *w->arena);
 	w->arena[w->n_arena++] = a;
+	if (pinned)
+		atomic_fetch_add(&d->pinned, size);
 	w->left[pinned] = size;
 	w->at[pinned] = a.p;
 	if (pinned)
@@ -173,7 +175,7 @@ void device_weights_fini(struct device *d)
 		const struct device_arena *a = &w->arena[i];
 
 		if (a->pinned)
-			(void)d->cu->host_free(a->pinned);
+			(void)d->cu->host_free(a->pinned); /* with the device, whose count of it nobody reads any more */
 		else
 			device_plain_drop(d, a->p, a->size);
 	}

@@ -118,6 +118,7 @@ static void test_the_plan_is_what_is_placed(void **state)
 	(void)state;
 	assert_int_equal(v.weights, p.weights);
 	assert_int_equal(v.experts_host, p.outside_bytes);
+	assert_true(v.pinned >= v.experts_host); /* of which it is a part */
 	assert_int_equal(v.expert_slot_bytes, 0);
 	room = v.free;
 	forward_free(&kit.gpu.forward);
