@@ -43,7 +43,7 @@
 struct engine;
 
 /* Copies of FP4 experts in place of their native form in memory (model/repack.h). AUTO: where all weights take at most
- * three quarters of memory, while a kernel for AVX-512 computes the experts. */
+ * three quarters of memory, while a kernel that reads them computes the experts. */
 enum engine_repack { ENGINE_REPACK_NO, ENGINE_REPACK_YES, ENGINE_REPACK_AUTO };
 
 struct engine_options {

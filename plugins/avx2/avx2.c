@@ -56,7 +56,7 @@ int x86_has_vnni(const struct dsv4_host *host)
 	OP(index_topk,  BOTH, ANY, EXACT, "fp32", x86_index_topk) \
 	OP(attn,        BOTH, ANY, EXACT, "fp32", x86_attn) \
 	OP(moe_route,   BOTH, ANY, ORDER, "fp32-panel", avx2_moe_route) \
-	OP(moe_experts, BOTH, ANY, ORDER, "fp32-panel", avx2_moe_experts) \
+	OP(moe_experts, BOTH, ANY, ORDER, "fp32-panel", avx2_moe_experts, PACKED) \
 	OP(sum,         BOTH, ANY, EXACT, "fp32", x86_sum)
 
 DSV4_PLUGIN("avx2", "1.0", "avx2 fma f16c", "", AVX2_OPS, avx2_open, NULL, avx2_close)

@@ -42,9 +42,10 @@ def inspecting(d):
     assert seen["accepted"] and [o["op"] for o in seen["ops"]] == ["index_score"], seen
     assert seen["ops"][0]["numerics"] == "lossy" and seen["ops"][0]["tag"] == "fp8-key", seen
     assert seen["ops"][0]["reads"] == "native" and said(d, "plugin", "inspect", "indexer-fp8").split()[-1] == "native"
-    shutil.copy(os.path.join(BUILD, "plugins", "avx512.so"), d.plugins)
-    assert [o["op"] for o in ok(d, "plugin", "inspect", "avx512")["ops"] if o["reads"] == "packed"] == ["moe_experts"]
-    os.unlink(os.path.join(d.plugins, "avx512.so"))
+    for name in "avx2", "avx512":
+        shutil.copy(os.path.join(BUILD, "plugins", name + ".so"), d.plugins)
+        assert {o["op"] for o in ok(d, "plugin", "inspect", name)["ops"] if o["reads"] == "packed"} == {"moe_experts"}
+        os.unlink(os.path.join(d.plugins, name + ".so"))
     write(os.path.join(d.plugins, "hollow.so"), "no plugin")
     code, out, err = d.ctl("plugin", "inspect", "hollow", "--json")
     seen = json.loads(out)

@@ -52,6 +52,19 @@ def whole(text):
     return done == of
 
 
+def avx2_reads_them(folder):
+    """It says so, and `auto` makes them for it, too."""
+    with daemon(folder, "no", "auto", "avx2") as d:
+        kernels, native = status(d)["kernels"], answer(d)
+    if "avx2" not in kernels:
+        return  # this CPU has none of its features
+    with daemon(folder, "auto", "auto", "avx2") as d:
+        assert status(d)["kernels"] == kernels
+        while not whole(status(d)["repacked"]):
+            assert answer(d) == native
+        assert answer(d) == native
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         with daemon(folder, "no", "auto") as d:
@@ -83,6 +96,7 @@ def main():
                 while not whole(status(d)["repacked"]):
                     assert answer(d) == native
                 assert answer(d) == native
+        avx2_reads_them(folder)
         beyond_memory(folder)
     print("ok")
 
