@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * device_memory.c - work memory: managed memory of a GPU in pieces of slabs, which are used again by size; and how much of
- * the GPU is taken by all.
+ * device_memory.c - work memory: managed memory of a GPU in pieces of slabs, which are used again by size; and how much
+ * of the GPU is taken by all.
  * Threads: any. Lock: the memory's own mutex, a leaf. */
 #include "engine/device/device_priv.h"
 #include "engine/base/mem.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * drafts.c - the engine on the stand-in for a GPU: an answer with drafts is the answer without, to the bit, and all decode
- * steps are graphs. Nothing here ran on a real GPU.
+ * drafts.c - the engine on the stand-in for a GPU: an answer with drafts is the answer without, to the bit, and all
+ * decode steps are graphs. Nothing here ran on a real GPU.
  * Threads: the test's and the engine's. Locks: none. */
 #include "tests/cuda/stepkit.h"
 #include "tests/unit/warmkit.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * experts.c - where routed experts lie on the stand-in for a GPU: all of them there, some, none; always the same bits, and as
- * planned. Memory that ends is told by name. Nothing here ran on a real GPU.
+ * experts.c - where routed experts lie on the stand-in for a GPU: all of them there, some, none; always the same bits,
+ * and as planned. Memory that ends is told by name. Nothing here ran on a real GPU.
  * Threads: the test's. Locks: none. */
 #include "engine/model/placement.h"
 #include "tests/cuda/stepkit.h"
@@ -51,8 +51,9 @@ static float *experts_answers(const struct kset *ks, int slots, struct experts_s
 			fail_msg("%s", buf_str(&kit.gpu.why));
 		for (int i = STEP_PROMPT; i < STEP_PROMPT + STEP_DECODE; i++, at += vocab) {
 			const struct forward_item item = { s, kit.token + i, 1, 1 };
-			const struct forward_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = DSV4_DECODE, .item = &item,
-							 .n_item = 1, .logits = at, .tap = seen ? &tap : NULL };
+			const struct forward_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = DSV4_DECODE,
+							 .item = &item, .n_item = 1, .logits = at,
+							 .tap = seen ? &tap : NULL };
 
 			if (forward_run(kit.gpu.forward, &b, &kit.gpu.why))
 				fail_msg("%s", buf_str(&kit.gpu.why));

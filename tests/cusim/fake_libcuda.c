@@ -3,9 +3,9 @@
  * installed.
  * Threads: any; every call takes the one lock.
  *
- * CUSIM_DEVICES=2, CUSIM_SM=90 (or 90,80); of each CUSIM_MEMORY=BYTES, CUSIM_MANAGED=BYTES that can be had of managed memory,
- * CUSIM_PINNED=BYTES of the host's; CUSIM_LOSE_AT=N: the Nth launch loses its device. What the
- * simulator finds loses it, too. */
+ * CUSIM_DEVICES=2, CUSIM_SM=90 (or 90,80); of each CUSIM_MEMORY=BYTES, CUSIM_MANAGED=BYTES that can be had of managed
+ * memory, CUSIM_PINNED=BYTES of the host's; CUSIM_LOSE_AT=N: the Nth launch loses its device. What the simulator finds
+ * loses it, too. */
 #include "tests/cusim/fake_priv.h"
 
 #include <dlfcn.h>

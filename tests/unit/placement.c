@@ -97,8 +97,8 @@ static void eight_gpus_hold_all_of_it(void **state)
 	assert_true(p.logits_sent == 129280 / 8 * 4.0);
 	/* f32 rows: doc/format.md 6, and the pointers to them */
 	assert_true(p.row_bytes > 13760 && p.row_bytes < 13800);
-	assert_true((double)p.tokens * p.row_bytes + (double)p.weights + (double)p.fixed_bytes + (double)placement_reserve(p.memory) <=
-		    (double)p.memory);
+	assert_true((double)p.tokens * p.row_bytes + (double)p.weights + (double)p.fixed_bytes +
+		    (double)placement_reserve(p.memory) <= (double)p.memory);
 }
 
 /* Half of what is left is for residents, a quarter for slots, a quarter for rows. */
