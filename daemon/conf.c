@@ -175,7 +175,7 @@ static int conf_check(const struct conf_row *row, const char *value, struct buf 
 		return !strcmp(value, "auto") || !strcmp(value, "yes") || !strcmp(value, "no") ? 0 :
 		       buf_why(why, RC_CONFIG, "%s: '%s' is neither auto, yes nor no", row->key, value);
 	case CONF_DEVICE:
-		return device_check_name(value, why) ? RC_CONFIG : 0;
+		return device_list_parse(value, &(struct device_list){ 0 }, why) ? RC_CONFIG : 0;
 	case CONF_PATH:
 	case CONF_TEXT:
 		return *value ? 0 : buf_why(why, RC_CONFIG, "%s: must not be empty", row->key);

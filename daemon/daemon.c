@@ -189,7 +189,7 @@ static void daemon_slow_tick(struct daemon *d)
 	if (d->http && !d->stopping)
 		daemon_tell_manager(d);
 	engine_status(d->engine, &s);
-	if (s.failed && d->failed_logged && device_broken(d->device))
+	if (s.failed && d->failed_logged && engine_device_lost(d->engine))
 		daemon_fail(d, DAEMON_ERROR, "device_lost", s.why_failed); /* its clients were told a tick ago */
 	if (s.failed && !d->failed_logged) {
 		d->failed_logged = true;
@@ -397,7 +397,7 @@ static void daemon_fini(struct daemon *d)
 	ops_close(&d->ops);
 	kernels_free(&d->kernels);
 	plugins_free(&d->plugins);
-	device_close(&d->device);
+	ranks_close(&d->ranks);
 	state_close(&d->state, clean);
 	if (d->control)
 		control_flush(d->control, 1000);

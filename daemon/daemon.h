@@ -48,7 +48,8 @@ struct daemon {
 	struct state *state;           /* NULL when the directory is of no use */
 	struct plugins *plugins;
 	struct kernels *kernels;
-	struct device *device;         /* what computes; NULL until it is open */
+	struct ranks *ranks;           /* what computes; NULL until it is open */
+	struct device *device;         /* the first of them */
 	struct engine *engine;         /* NULL until loaded */
 	struct http *http;
 	char probe_key[KEYHASH_NEW];   /* lets probes in at http's front; made at each start, stands nowhere else */

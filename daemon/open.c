@@ -20,7 +20,7 @@
 struct open_job {
 	struct ops_job job;
 	struct daemon *daemon;
-	struct device *device;
+	struct ranks *ranks;
 	struct engine *engine;
 	struct buf why;
 	int rc;
@@ -84,10 +84,10 @@ static void open_run(struct ops_job *j)
 	};
 
 	manager_progress(&o->daemon->manager, "opening the device");
-	o->rc = device_open(conf_text(c, CONF_device), &o->device, &o->why);
-	e.device = o->device;
+	o->rc = ranks_open(conf_text(c, CONF_device), &o->ranks, &o->why);
+	e.ranks = o->ranks;
 	manager_progress(&o->daemon->manager, "computing the golden digest");
-	o->rc = o->rc ? o->rc : exactness_golden(&o->why);
+	o->rc = o->rc ? o->rc : exactness_golden(o->ranks, &o->why);
 	o->rc = o->rc ? o->rc : engine_open(&e, &o->engine, &o->why);
 	free(dir);
 }
@@ -134,7 +134,8 @@ static void open_done(struct ops_job *j)
 	struct daemon *d = o->daemon;
 
 	d->loading = false;
-	d->device = o->device;
+	d->ranks = o->ranks;
+	d->device = d->ranks ? ranks_device(d->ranks, 0) : NULL;
 	d->engine = o->engine;
 	ops_yield(d->ops); /* the pool and the engine thread were started from it */
 	if (d->engine) {

@@ -54,19 +54,32 @@ static void engine_opens(const struct engine_options *o, const char *stage)
 		o->progress(o->progress_arg, stage);
 }
 
+/* What a GPU has beside weights and the slots that are to come. */
+static size_t engine_rank_free(const struct engine *e, int rank)
+{
+	const struct model *m = e->model->view ? e->model->view[rank] : e->model;
+	uint64_t slots = (uint64_t)m->expert_slots * m->expert_slot_bytes;
+	struct device_view v;
+
+	device_view(ranks_device(e->ranks, rank), &v);
+	return (size_t)(v.free > slots ? v.free - slots : 0);
+}
+
 static int engine_place(struct engine *e, const struct engine_options *o, struct buf *why)
 {
-	struct device_view v;
-	uint64_t slots;
-	int rc;
+	int rc, n;
 
-	if (!device_is_gpu(e->device))
+	if (!e->ranks)
 		return 0;
-	engine_opens(o, "copying weights to the GPU");
-	rc = model_place(e->model, e->device, why);
-	slots = (uint64_t)e->model->expert_slots * e->model->expert_slot_bytes;
-	device_view(e->device, &v);
-	e->device_free = (size_t)(v.free > slots ? v.free - slots : 0);
+	if (device_is_gpu(e->device))
+		engine_opens(o, "copying weights to the GPU");
+	n = ranks_n(e->ranks);
+	rc = model_place_ranks(e->model, e->ranks, why);
+	for (int i = 0; i < n && device_is_gpu(e->device); i++) {
+		size_t bytes = engine_rank_free(e, i);
+
+		e->device_free = i && e->device_free < bytes ? e->device_free : bytes;
+	}
 	return rc;
 }
 
@@ -194,7 +207,8 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 	e->items = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->items);
 	e->names = mem_grow(NULL, (size_t)e->sched.max_running, sizeof *e->names);
 	e->count.epoch = 1;
-	e->device = o->device ? o->device : device_cpu();
+	e->ranks = o->ranks;
+	e->device = e->ranks ? ranks_device(e->ranks, 0) : device_cpu();
 	e->request_timeout = o->request_timeout;
 	e->pin = o->pin;
 	e->env.wake = engine_wake;
@@ -258,6 +272,14 @@ void engine_close(struct engine **pe)
 	free(e->name);
 	free(e->aliases);
 	free(e);
+}
+
+bool engine_device_lost(const struct engine *e)
+{
+	for (int i = 0; e->ranks && i < ranks_n(e->ranks); i++)
+		if (device_broken(ranks_device(e->ranks, i)))
+			return true;
+	return false;
 }
 
 const char *engine_model_name(const struct engine *e)

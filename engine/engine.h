@@ -14,6 +14,7 @@
 #include "engine/device/device.h"
 #include "engine/device/device_list.h"
 #include "engine/device/queue.h"
+#include "engine/device/ranks.h"
 #include "engine/beside/compare.h"
 #include "engine/beside/explain.h"
 #include "engine/cache/cache.h"
@@ -48,7 +49,7 @@ enum engine_repack { ENGINE_REPACK_NO, ENGINE_REPACK_YES, ENGINE_REPACK_AUTO };
 
 struct engine_options {
 	const char *model_dir;
-	struct device *device;    /* where it computes; outlives the engine; NULL: the CPU */
+	struct ranks *ranks;      /* where it computes; outlives the engine; NULL: the CPU */
 	const char *model_name;   /* NULL: the directory's last component */
 	const char *model_aliases; /* other names, separated by blanks, a final * for any rest; NULL: none */
 	int n_threads;            /* 0: one per available CPU */
@@ -80,6 +81,8 @@ int engine_open(const struct engine_options *o, struct engine **ret_e, struct bu
 /* Cancels what runs, joins the threads, frees. Every request must have been unref'd by its owner. */
 void engine_close(struct engine **e);
 
+/* A GPU of its is lost, or a kernel on it failed: nothing runs any more. */
+bool engine_device_lost(const struct engine *e);
 const char *engine_model_name(const struct engine *e);
 /* Is that its name, or another by which it may be asked for? */
 bool engine_model_is(const struct engine *e, const char *name);

@@ -20,8 +20,9 @@ struct engine {
 	/* Fixed after engine_open. */
 	char *name, *aliases;
 	struct model *model;
-	struct device *device;
-	size_t device_free;        /* bytes of a GPU beside weights and slots; 0 for the CPU */
+	struct ranks *ranks;       /* NULL: the CPU */
+	struct device *device;     /* the first of them */
+	size_t device_free;        /* bytes beside weights and slots of the GPU that has the fewest; 0 for the CPU */
 	struct tokenizer *tokenizer;
 	struct pool *pool;
 	struct repack *repack;     /* NULL: nothing is repacked */

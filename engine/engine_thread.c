@@ -411,7 +411,7 @@ static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sch
 	int rc = engine_forward(e, phase, item, n, &why);
 
 	engine_set_ran(e, item->task->kset, rc);
-	if (rc && device_broken(e->device)) {
+	if (rc && engine_device_lost(e)) {
 		engine_break(e, RC_DEVICE, buf_str(&why)); /* and all requests end with that */
 	} else if (rc == 0) {
 		engine_tally_batch(e, phase, item, n);

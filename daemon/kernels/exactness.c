@@ -64,18 +64,25 @@ const char *exactness_why(const char *sha256)
 
 /* ---- what ref computes ---- */
 
-static void exactness_machine(void)
+static void exactness_machine(const struct ranks *r)
 {
 	char *flags = cpus_flags();
 	struct buf names = { 0 };
 
 	cpus_features(flags, &names);
+	for (int i = 0; i < ranks_n(r) && device_is_gpu(ranks_device(r, i)); i++) {
+		struct device_view v;
+
+		device_view(ranks_device(r, i), &v);
+		buf_printf(&names, " sm_%d", v.sm);
+	}
+	cache_numbers_ranks(ranks_n(r));
 	cache_numbers_machine(buf_str(&names));
 	buf_fini(&names);
 	free(flags);
 }
 
-int exactness_golden(struct buf *why)
+int exactness_golden(const struct ranks *ranks, struct buf *why)
 {
 	long long start = clock_ns();
 	uint8_t golden[32];
@@ -84,7 +91,7 @@ int exactness_golden(struct buf *why)
 	if (r)
 		return buf_why(why, r, "cannot run the reference kernels: %s", rc_text(r));
 	cache_numbers_arithmetic(golden);
-	exactness_machine();
+	exactness_machine(ranks);
 	log_event(LOG_LV_DEBUG, "golden", "ms=%.1f", (double)(clock_ns() - start) / 1e6);
 	return 0;
 }

@@ -16,8 +16,8 @@ void exactness_read(struct daemon *d);
 void exactness_tick(struct daemon *d);
 /* At the end, when ops runs nothing more: what no tick has come to keep. */
 void exactness_close(struct daemon *d);
-/* What ref computes here goes into the cache's identity. On ops, before the engine is opened. */
-int exactness_golden(struct buf *why);
+/* What ref computes here, and what computes, go into the cache's identity. On ops, before the engine is opened. */
+int exactness_golden(const struct ranks *r, struct buf *why);
 /* Is this the sha256 of a plugin that was built with this program? */
 bool exactness_shipped(const char *sha256);
 /* io.dsv4.Plugins.Exactness */

@@ -62,7 +62,8 @@ static int load_map(struct plugin_load *l, struct buf *why)
 	r = plugin_map_new(copy, l->file, load_log, &l->map, why);
 	if (r)
 		return r;
-	plugin_map_on(l->map, l->daemon->device);
+	for (int i = 0; i < ranks_n(l->daemon->ranks); i++)
+		plugin_map_on(l->map, ranks_device(l->daemon->ranks, i));
 	l->map->provider.shipped = exactness_shipped(l->file->sha256);
 	r = plugin_map_open(l->map, why);
 	r = r ? r : plugin_map_warm(l->map, why);
@@ -132,7 +133,7 @@ static void load_run(struct ops_job *job)
 	r = r ? r : plugin_file_open(l->dir, l->path, geteuid(), &l->file, why);
 	if (!r && l->sha256 && strcasecmp(l->sha256, l->file->sha256) != 0)
 		r = plugin_refuse(why, PLUGIN_REFUSED_changed, "sha256 is %s, not %s", l->file->sha256, l->sha256);
-	r = r ? r : plugin_facts_fit(&l->file->facts, l->daemon->device, why);
+	r = r ? r : plugin_facts_fit_ranks(&l->file->facts, l->daemon->ranks, why);
 	l->rc = r ? r : load_believe(l, why);
 }
 

@@ -56,6 +56,11 @@ static void tell_gpus(struct device *const *gpu, int n, struct metrics *m)
 
 void tell_gpu(struct daemon *d, struct metrics *m)
 {
-	if (d->device && device_is_gpu(d->device))
-		tell_gpus(&d->device, 1, m);
+	struct device *gpu[DEVICE_LIST_MAX];
+	int n = d->ranks ? ranks_n(d->ranks) : 0;
+
+	for (int i = 0; i < n; i++)
+		gpu[i] = ranks_device(d->ranks, i);
+	if (n && device_is_gpu(gpu[0]))
+		tell_gpus(gpu, n, m);
 }

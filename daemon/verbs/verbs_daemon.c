@@ -81,23 +81,37 @@ static void status_pace(const struct pace *p, json_t *o)
 					  p->token, "decode_s", p->decode));
 }
 
-static void status_device(struct daemon *d, json_t *o)
+static json_t *status_gpu(struct device *d)
 {
 	struct device_view v;
 
-	status_set(o, "device", json_string(d->device ? device_name(d->device) : ""));
-	if (!d->device || !device_is_gpu(d->device))
+	device_view(d, &v);
+	return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:s}",
+			 "name", device_name(d), "model", v.model, "sm", v.sm, "lost", device_broken(d),
+			 "total", (json_int_t)v.total, "free", (json_int_t)v.free, "weights", (json_int_t)v.weights,
+			 "work", (json_int_t)v.work, "pinned", (json_int_t)v.pinned, "experts_host", (json_int_t)v.experts_host,
+			 "expert_slots", (json_int_t)v.expert_slots,
+			 "expert_slot_bytes", (json_int_t)v.expert_slot_bytes, "expert_hits", (json_int_t)v.expert_hits,
+			 "expert_misses", (json_int_t)v.expert_misses, "graph_steps", (json_int_t)v.graph_steps,
+			 "plain_steps", (json_int_t)v.plain_steps, "graphs", (json_int_t)v.graphs,
+			 "graph_nodes", v.graph_nodes, "graph_why", v.graph_why);
+}
+
+static void status_device(struct daemon *d, json_t *o)
+{
+	int n = d->ranks ? ranks_n(d->ranks) : 0;
+	json_t *all;
+
+	status_set(o, "device", json_string(n > 1 ? conf_text(&d->conf, CONF_device) : n ? device_name(d->device) : ""));
+	if (n == 0 || !device_is_gpu(d->device))
 		return;
-	device_view(d->device, &v);
-	status_set(o, "gpu", json_pack("{s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:s}",
-				       "model", v.model, "sm", v.sm, "lost", device_broken(d->device), "total", (json_int_t)v.total, "free",
-				       (json_int_t)v.free, "weights", (json_int_t)v.weights, "work", (json_int_t)v.work,
-				       "pinned", (json_int_t)v.pinned, "experts_host", (json_int_t)v.experts_host,
-				       "expert_slots", (json_int_t)v.expert_slots,
-				       "expert_slot_bytes", (json_int_t)v.expert_slot_bytes,
-				       "expert_hits", (json_int_t)v.expert_hits, "expert_misses", (json_int_t)v.expert_misses,
-				       "graph_steps", (json_int_t)v.graph_steps, "plain_steps", (json_int_t)v.plain_steps,
-				       "graphs", (json_int_t)v.graphs, "graph_nodes", v.graph_nodes, "graph_why", v.graph_why));
+	status_set(o, "gpu", status_gpu(d->device));
+	if (n == 1)
+		return;
+	all = json_array();
+	for (int i = 0; i < n; i++)
+		json_array_append_new(all, status_gpu(ranks_device(d->ranks, i)));
+	status_set(o, "gpus", all);
 }
 
 static void status_engine(struct daemon *d, json_t *o)

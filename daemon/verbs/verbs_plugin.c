@@ -266,7 +266,7 @@ struct plugin_inspect {
 	struct ops_job job;
 	struct call *call;         /* control's alone; NULL once the peer is gone */
 	const char *dir;
-	const struct device *device; /* NULL while it is opened */
+	struct ranks *ranks;       /* NULL while they are opened */
 	char *path;
 	struct plugin_file *file;
 	int rc;
@@ -278,7 +278,8 @@ static void inspect_run(struct ops_job *job)
 	struct plugin_inspect *j = list_entry(job, struct plugin_inspect, job);
 	int r = plugin_file_open(j->dir, j->path, geteuid(), &j->file, &j->why);
 
-	j->rc = r ? r : plugin_facts_fit(&j->file->facts, j->device, &j->why);
+	j->rc = r ? r : j->ranks ? plugin_facts_fit_ranks(&j->file->facts, j->ranks, &j->why) :
+				     plugin_facts_fit(&j->file->facts, NULL, &j->why);
 }
 
 static json_t *inspect_reply(const struct plugin_inspect *j)
@@ -330,7 +331,7 @@ int verb_plugin_inspect(struct call *c, json_t **ret_reply, struct buf *why)
 	(void)ret_reply;
 	*j = (struct plugin_inspect){ .job = { .run = inspect_run, .done = inspect_done }, .call = c };
 	j->dir = conf_text(&c->daemon->conf, CONF_dir);
-	j->device = c->daemon->device;
+	j->ranks = c->daemon->ranks;
 	j->path = plugin_file_name(call_string(c, "file", ""));
 	r = ops_submit(c->daemon->ops, &j->job, why);
 	if (r) {

@@ -12,6 +12,7 @@
 
 static uint8_t cache_numbers_digest[32];
 static char cache_numbers_cpu[SHA256_HEX];
+static int cache_numbers_n_rank = 1;
 
 /* Outside the ops the engine computes the rotations, in libm's double. */
 static void cache_numbers_rotations(struct buf *b)
@@ -43,6 +44,11 @@ void cache_numbers_machine(const char *features)
 
 	sha256(digest, features, strlen(features));
 	sha256_hex(cache_numbers_cpu, digest, sizeof digest);
+}
+
+void cache_numbers_ranks(int n)
+{
+	cache_numbers_n_rank = n;
 }
 
 static void cache_numbers_parameters(struct buf *b, const struct numerics *n)
@@ -77,6 +83,8 @@ static void cache_numbers_common(struct buf *b)
 
 	sha256_hex(hex, cache_numbers_digest, sizeof cache_numbers_digest);
 	buf_printf(b, "ref %s %s\n", provider_ref.plugin->version, hex);
+	if (cache_numbers_n_rank > 1)
+		buf_printf(b, "ranks %d\n", cache_numbers_n_rank);
 	for (const struct disproved *d = disproved_newest(); d; d = d->older)
 		if (d->believed)
 			buf_printf(b, "without %s\n", d->key);

@@ -28,9 +28,12 @@
 /* Once, before the first identity is asked for: a digest of ref's own results, which are those of a compiler and a
  * libm (check_golden()). Zeros without it: a program that keeps no cache over its end needs none. */
 void cache_numbers_arithmetic(const uint8_t golden[32]);
-/* Once, like that: what the CPU has (cpus_features()), by which a kernel may choose its instructions. What is exact has
- * the same bits everywhere. */
+/* Once, like that: what the CPU has (cpus_features()), and which GPUs compute, by which a kernel may choose its
+ * instructions. What is exact has the same bits everywhere. */
 void cache_numbers_machine(const char *features);
+/* Once, like that: on so many devices the model is (model_place_ranks()); what their experts give is added up rank by
+ * rank, which for each number of them is another order, whatever the kernels. 1, if it is not called. */
+void cache_numbers_ranks(int n);
 void cache_numbers(const struct kset *ks, const struct numerics *n, uint8_t ret_id[32]);
 /* Do the set's two phases compute the same bits? If not, what a decode step computed must not be published: a later
  * prompt would have been prefilled. */

@@ -30,16 +30,9 @@ static int device_parse(const char *name, struct device_list *ret_l, struct buf 
 	int rc = device_list_parse(name, ret_l, why);
 
 	if (rc == 0 && ret_l->n > 1)
-		rc = buf_why(why, RC_UNSUPPORTED, "device %s: a daemon computes on one GPU so far; name one, as cuda:%d", name,
+		rc = buf_why(why, RC_UNSUPPORTED, "device %s: one GPU can be had here; name one, as cuda:%d", name,
 			     ret_l->gpu[0]);
 	return rc;
-}
-
-int device_check_name(const char *name, struct buf *why)
-{
-	struct device_list l;
-
-	return device_parse(name, &l, why);
 }
 
 /* ---- errors ---- */

@@ -27,8 +27,6 @@ struct device *device_cpu(void);
 /* A name of device_list.h, of one device. RC_INVALID for another, RC_UNSUPPORTED for several; RC_UNAVAILABLE: no driver,
  * no such GPU, or it lacks what we need; why says which. */
 int device_open(const char *name, struct device **ret_d, struct buf *why);
-/* Is that a name for device_open()? Asks no driver. */
-int device_check_name(const char *name, struct buf *why);
 /* Its queues are gone, and what was allocated; loaded code and weights go with it. Of device_cpu() it is nothing. */
 void device_close(struct device **d);
 

@@ -437,7 +437,7 @@ static int forward_pass(struct forward *f, const void *batch)
 	running_begin(f->running, b->name ? b->name[0] : NULL);
 	if (rc == 0)
 		rc = forward_layers(f, b->logits);
-	rc = forward_end(f, forward_agree(f, rc), b->logits);
+	rc = forward_end(f, forward_agree_end(f, rc), b->logits);
 	running_end(f->running);
 	return rc;
 }

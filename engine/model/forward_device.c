@@ -113,9 +113,12 @@ int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slo
 
 /* ---- a step ---- */
 
+/* Where nobody looks at rank 0 alone all ranks come here, and what was captured is launched by all or by none. */
 int forward_look(struct forward *f)
 {
-	return queue_sync(f->queue, f->why);
+	int rc = f->no_graph ? 0 : forward_agree(f, f->m->n_rank < 2 ? 0 : queue_failed(f->queue));
+
+	return rc ? rc : queue_sync(f->queue, f->why);
 }
 
 int forward_begin(struct forward *f, struct buf *why)
@@ -159,6 +162,8 @@ static int forward_end_gpu(struct forward *f, int rc)
 {
 	int end;
 
+	if (f->told)
+		queue_drop(f->queue); /* some of what was captured another may wait for, which has not captured it */
 	/* What it has grown to is what others lack. */
 	if (rc == -ENOMEM) {
 		(void)queue_end(f->queue, NULL);
@@ -187,7 +192,11 @@ int forward_end(struct forward *f, int rc, float *logits)
 		return buf_why(f->why, -ENOMEM, "no memory to read logits back");
 	if (wanted)
 		forward_give_logits(f, logits);
+	return 0;
+}
+
+void forward_tell_end(const struct forward *f)
+{
 	if (f->tap && f->tap->end)
 		f->tap->end(f->tap->arg, f->n_tok, f->streams_back);
-	return 0;
 }

@@ -129,8 +129,10 @@ int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slo
 int forward_begin(struct forward *f, struct buf *why);
 /* Behind the last layer: what the tap gets at the end. */
 void forward_last(struct forward *f);
-/* And ends: waits, and gives its rows of the logits and the tap its streams, unless the step failed (rc). */
+/* And ends: waits, and gives its rows of the logits, unless the step failed (rc). */
 int forward_end(struct forward *f, int rc, float *logits);
+/* It has ended on all ranks, and failed on none: the tap gets its streams. */
+void forward_tell_end(const struct forward *f);
 /* Are logits computed into memory of its own: a GPU's, or of its rows of the head alone? */
 static inline bool forward_own_logits(const struct forward *f)
 {
@@ -145,6 +147,7 @@ int forward_look(struct forward *f);
 typedef int forward_pass_f(struct forward *f, const void *batch);
 int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, struct buf *why);
 int forward_agree(struct forward *f, int rc);
+int forward_agree_end(struct forward *f, int rc); /* the last of a pass: what is queued is launched if all say 0 */
 /* For rank 0; waits until its threads are gone. */
 void forward_crew_free(struct forward_crew **c);
 /* More buffers of a step, with several GPUs. */

@@ -184,17 +184,11 @@ static int forward_crew_end(struct forward_crew *c, int rc, size_t said, struct 
 	return rc;
 }
 
-int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, struct buf *why)
+static int forward_crew_run(struct forward *f, forward_pass_f *pass, const void *batch, struct buf *why)
 {
 	size_t said = why ? why->len : 0;
-	int rc = 0;
+	int rc = f->crew ? 0 : forward_crew_new(f, why);
 
-	f->why = why;
-	if (f->m->n_rank < 2)
-		return pass(f, batch);
-	must(f->rank == 0);
-	if (!f->crew)
-		rc = forward_crew_new(f, why);
 	if (rc)
 		return rc;
 	ranks_begin(f->crew->ranks);
@@ -205,6 +199,18 @@ int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, stru
 	return rc;
 }
 
+int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, struct buf *why)
+{
+	int rc;
+
+	must(f->rank == 0);
+	f->why = why;
+	rc = f->m->n_rank < 2 ? pass(f, batch) : forward_crew_run(f, pass, batch, why);
+	if (rc == 0)
+		forward_tell_end(f);
+	return rc;
+}
+
 int forward_agree(struct forward *f, int rc)
 {
 	if (f->m->n_rank < 2 || f->told)
@@ -212,6 +218,11 @@ int forward_agree(struct forward *f, int rc)
 	rc = ranks_agree(f->m->ranks, f->rank, rc);
 	f->told = rc != 0;
 	return rc;
+}
+
+int forward_agree_end(struct forward *f, int rc)
+{
+	return forward_agree(f, rc || f->m->n_rank < 2 ? rc : queue_failed(f->queue));
 }
 
 /* ---- what crosses ---- */

@@ -120,7 +120,7 @@ static int mtp_pass(struct forward *f, const void *batch)
 	running_begin(f->running, NULL);
 	if (rc == 0)
 		rc = mtp_layers(f, b);
-	rc = forward_end(f, forward_agree(f, rc), b->logits);
+	rc = forward_end(f, forward_agree_end(f, rc), b->logits);
 	running_end(f->running);
 	return rc;
 }

@@ -321,6 +321,22 @@ int plugin_facts_fit(const struct plugin_facts *f, const struct device *d, struc
 	return rc ? rc : plugin_facts_fit_cpu(f, why);
 }
 
+/* The first that knows that an expert without data adds nothing. */
+#define PLUGIN_FACTS_MINOR_RANKS 3
+
+int plugin_facts_fit_ranks(const struct plugin_facts *f, struct ranks *r, struct buf *why)
+{
+	int n = ranks_n(r), rc = 0;
+
+	for (int i = 0; i < n && rc == 0; i++)
+		rc = plugin_facts_fit(f, ranks_device(r, i), why);
+	for (int i = 0; n > 1 && i < f->n_op && rc == 0; i++)
+		if (f->op[i].op == DSV4_OP_moe_experts && f->abi_minor < PLUGIN_FACTS_MINOR_RANKS)
+			rc = plugin_refuse(why, PLUGIN_REFUSED_one_gpu, "moe_experts of ABI %d.%d; on %d GPUs it takes %d.%d",
+					   f->abi_major, f->abi_minor, n, DSV4_ABI_MAJOR, PLUGIN_FACTS_MINOR_RANKS);
+	return rc;
+}
+
 /* ---- is the mapped descriptor that ---- */
 
 static int plugin_facts_lie(struct buf *why, const char *field)

@@ -4,7 +4,7 @@
 #ifndef ENGINE_PLUGIN_FACTS_H
 #define ENGINE_PLUGIN_FACTS_H
 
-#include "engine/device/device.h"
+#include "engine/device/ranks.h"
 #include "engine/plugin/plugin_refusal.h"
 #include "plugins/dsv4_plugin.h"
 
@@ -35,6 +35,9 @@ int plugin_facts_read(struct plugin_facts *ret_f, const void *bytes, size_t n, s
 /* Can this daemon on this CPU and this device run it: major, minor, signature, features. d NULL: some GPU, that is not
  * asked what it has. RC_PLUGIN. */
 int plugin_facts_fit(const struct plugin_facts *f, const struct device *d, struct buf *why);
+/* Can all of these, and if they are several, does it know of experts that another GPU has (moe_experts since ABI 1.3)?
+ * RC_PLUGIN. */
+int plugin_facts_fit_ranks(const struct plugin_facts *f, struct ranks *r, struct buf *why);
 /* Is a mapped descriptor what the facts say, field by field. RC_PLUGIN facts-differ. */
 int plugin_facts_match(const struct plugin_facts *f, const struct dsv4_plugin *p, struct buf *why);
 

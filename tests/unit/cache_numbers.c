@@ -229,6 +229,21 @@ static void test_another_cpu_has_another_cache_but_of_what_is_exact(void **state
 	same(others, id_of("attention=order", NULL));
 }
 
+/* On more GPUs the experts' sums are added up in another order, by whatever kernels. */
+static void test_other_ranks_have_another_cache(void **state)
+{
+	struct id one = id_of(NULL, NULL), two;
+
+	(void)state;
+	cache_numbers_ranks(2);
+	two = id_of(NULL, NULL);
+	differ(one, two);
+	cache_numbers_ranks(3);
+	differ(two, id_of(NULL, NULL));
+	cache_numbers_ranks(1);
+	same(one, id_of(NULL, NULL));
+}
+
 static void test_every_parameter_counts_but_drop_thinking(void **state)
 {
 	struct kset *ks = build(NULL, NULL);
@@ -330,6 +345,7 @@ int main(void)
 		cmocka_unit_test(test_what_was_disproved_leaves_the_common_cache_and_takes_it_along),
 		cmocka_unit_test(test_another_arithmetic_has_another_cache),
 		cmocka_unit_test(test_another_cpu_has_another_cache_but_of_what_is_exact),
+		cmocka_unit_test(test_other_ranks_have_another_cache),
 		cmocka_unit_test(test_every_parameter_counts_but_drop_thinking),
 		cmocka_unit_test(test_phases),
 		cmocka_unit_test(test_keys),

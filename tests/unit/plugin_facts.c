@@ -82,6 +82,27 @@ static void test_the_macro_s_facts_are_read(void **state)
 	assert_int_equal(plugin_facts_match(&f, &dsv4_plugin_descriptor, NULL), 0);
 }
 
+/* On several devices experts without matrices are another's: before 1.3 no plugin knew. */
+static void test_experts_of_an_older_plugin_are_for_one_device(void **state)
+{
+	struct plugin_facts f = read_own();
+	struct ranks *one = ranks_cpu(1), *two = ranks_cpu(2);
+	struct buf why = { 0 };
+
+	(void)state;
+	f.op[3].op = DSV4_OP_moe_experts;
+	assert_int_equal(plugin_facts_fit_ranks(&f, two, &why), 0);
+	f.abi_minor = 2;
+	assert_int_equal(plugin_facts_fit_ranks(&f, one, &why), 0);
+	assert_int_equal(plugin_facts_fit_ranks(&f, two, &why), RC_PLUGIN);
+	assert_string_equal(buf_str(&why), "one-gpu-only: moe_experts of ABI 1.2; on 2 GPUs it takes 1.3");
+	f.op[3].op = DSV4_OP_attn;
+	assert_int_equal(plugin_facts_fit_ranks(&f, two, &why), 0);
+	ranks_close(&one);
+	ranks_close(&two);
+	buf_fini(&why);
+}
+
 /* ---- a descriptor that says something else ---- */
 
 static void lies(const struct dsv4_plugin *p, const char *what)
@@ -363,6 +384,7 @@ static void test_limits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_experts_of_an_older_plugin_are_for_one_device),
 		cmocka_unit_test(test_the_macro_s_facts_are_read),
 		cmocka_unit_test(test_every_field_of_the_descriptor_counts),
 		cmocka_unit_test(test_every_field_of_every_row_counts),

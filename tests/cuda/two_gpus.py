@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The whole daemon on two GPUs, --device cuda:0-1, on the stand-ins for the driver and for NCCL (tests/cusim). It says nothing of
+real GPUs.
+
+The tiny model's heads cannot be cut, its experts and the head's rows can. ref computes most, on what lies on the GPUs."""
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ.get("top_srcdir", "."), "tests", "lib"))
+from client import BUILD
+from daemon import Daemon
+from plugins import sanitizer
+
+CUSIM = os.path.join(os.path.abspath(BUILD), "tests", "cusim")
+GPU = {"LD_LIBRARY_PATH": CUSIM, "CUSIM_DEVICES": "2"}
+TWO = ("--device", "cuda:0-1")
+ASK = {"messages": [{"role": "user", "content": "Who are you? " + "word " * 140}], "max_tokens": 8, "temperature": 0}
+SET = "mhc=cuda-mhc"
+
+
+def answer(d):
+    status, _, body = d.http("POST", "/v1/chat/completions", ASK)
+    assert status == 200, (status, body)
+    return body["choices"][0]["message"]["content"], body["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def ctl(d, *args):
+    code, out, err = d.ctl(*args, "--json")
+    assert code == 0, (args, code, out, err)
+    return json.loads(out)
+
+
+def serves(usual):
+    with Daemon(*TWO, plugins=["cuda-mhc"], env=GPU) as d:
+        status = ctl(d, "status")
+        assert status["device"] == "cuda:0-1" and [g["name"] for g in status["gpus"]] == ["cuda:0", "cuda:1"], status
+        one, two = status["gpus"]
+        assert 0 < two["weights"] and abs(one["weights"] - two["weights"]) < one["weights"] / 4, status
+        text, cached = answer(d)
+        assert text == usual and cached == 0, (text, cached)
+        text, cached = answer(d)  # rows of both GPUs were kept
+        assert text == usual and cached >= 128, (text, cached)
+        assert d.ctl("plugin", "load", "cuda-mhc")[0] == 0
+        ctl(d, "kernels", "use", SET)
+        assert answer(d)[0] == usual
+        assert all(g["plain_steps"] > 0 for g in ctl(d, "status")["gpus"])
+        ctl(d, "kernels", "rollback")
+        assert answer(d)[0] == usual
+
+
+def is_lost():
+    """One of them: the client is told, and the daemon ends."""
+    with tempfile.TemporaryDirectory() as state:
+        d = Daemon(*TWO, "--kernels", SET, "--state", state, plugins=["cuda-mhc"], env={**GPU, "CUSIM_LOSE_AT": "100"})
+        try:
+            d.start()
+            status, _, body = d.http("POST", "/v1/chat/completions", ASK)
+            assert status == 500 and "cuda:" in str(body), (status, body)
+            assert d.process.wait(60) == 1
+            assert "device_lost" in d.log(), d.log()
+        finally:
+            d.kill()
+
+
+def main():
+    if sanitizer() or not os.path.exists(os.path.join(CUSIM, "libnccl.so.2")):
+        print("no stand-in for NCCL in this build, or a sanitizer that does not know its threads")
+        sys.exit(77)
+    with Daemon() as d:
+        usual = answer(d)[0]
+    serves(usual)
+    is_lost()
+    print("ok")
+
+
+main()
