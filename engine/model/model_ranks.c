@@ -30,7 +30,7 @@ bool model_can_cut_heads(const struct model_config *c, int n_rank, bool blocks)
 	return !blocks || (heads * c->head_dim % INVENTORY_FP8_BLOCK == 0 && groups * c->o_lora_rank % INVENTORY_FP8_BLOCK == 0);
 }
 
-static int64_t model_head_share(const struct model_config *c, int rank, int n_rank, int64_t *ret_first)
+int64_t model_head_share(const struct model_config *c, int rank, int n_rank, int64_t *ret_first)
 {
 	int64_t tiles = (c->vocab_size + MODEL_HEAD_ROWS - 1) / MODEL_HEAD_ROWS, n = model_share_of(tiles, rank, n_rank, ret_first);
 	int64_t end = (*ret_first + n) * MODEL_HEAD_ROWS;

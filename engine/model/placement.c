@@ -6,7 +6,7 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/checkpoint/inventory.h"
-#include "engine/model/sequence.h"
+#include "engine/model/model.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,12 +16,14 @@
 
 /* ---- weights ---- */
 
-enum placement_cut { PLACEMENT_COPIED, PLACEMENT_SHARED, PLACEMENT_EXPERT, PLACEMENT_HOST, PLACEMENT_UNUSED };
+enum placement_cut {
+	PLACEMENT_COPIED, PLACEMENT_HEADS, PLACEMENT_ROWS, PLACEMENT_SHARED, PLACEMENT_EXPERT, PLACEMENT_HOST, PLACEMENT_UNUSED
+};
 
 /* Matrices of which each GPU has its part; what is not named is copied to all. Of draft blocks the first of V4-Flash's runs. */
 static enum placement_cut placement_cut(const struct inventory_item *it, bool dspark)
 {
-	static const char *const parts[] = { "head", "attn.wq_b", "attn.attn_sink", "attn.wo_a", "attn.wo_b" };
+	static const char *const heads[] = { "attn.wq_b", "attn.attn_sink", "attn.wo_a" };
 
 	if (it->mtp && (dspark || it->layer > 0))
 		return PLACEMENT_UNUSED;
@@ -31,17 +33,21 @@ static enum placement_cut placement_cut(const struct inventory_item *it, bool ds
 		return PLACEMENT_HOST;
 	if (it->row->scope == INVENTORY_SHARED)
 		return PLACEMENT_SHARED;
-	for (size_t i = 0; i < mem_countof(parts); i++)
-		if (!strcmp(it->row->name, parts[i]))
-			return PLACEMENT_SHARED;
-	return PLACEMENT_COPIED;
+	for (size_t i = 0; i < mem_countof(heads); i++)
+		if (!strcmp(it->row->name, heads[i]))
+			return PLACEMENT_HEADS;
+	return strcmp(it->row->name, "head") ? PLACEMENT_COPIED : PLACEMENT_ROWS;
 }
 
 /* What the walk over the tensors adds up. */
 struct placement_walk {
 	struct placement *p;
 	const struct inventory *inv;   /* of this walk */
-	int64_t n_expert;
+	const struct model_config *config;
+	uint64_t heads[INVENTORY_N_FAMILY]; /* bytes of what goes by heads */
+	bool blocks;                   /* some of it is FP8 */
+	uint64_t shared[PLACEMENT_MAX_GPUS]; /* of the shared experts, by GPU */
+	int64_t n_layer;               /* with experts */
 	uint64_t one, slot;            /* bytes of the expert that is being walked, and of a slot for it */
 	struct placement_need need;
 };
@@ -64,15 +70,27 @@ static void placement_expert(struct placement_walk *w, const struct inventory_it
 
 	w->one = first ? bytes : w->one + bytes;
 	w->slot = first ? slot : w->slot + slot;
-	w->need.experts += bytes;
 	if (strcmp(it->row->name, "w3"))
 		return;
-	w->n_expert++;
+	w->n_layer += it->expert == 0;
 	w->p->expert = w->one > w->p->expert ? w->one : w->p->expert;
 	if (!it->mtp && it->layer == 0)
 		w->need.slot = w->slot > w->need.slot ? w->slot : w->need.slot;
 	if (it->expert == 0)
 		w->need.row += w->one; /* a layer's are all of one size */
+}
+
+/* Of the GPU that has the most. */
+static int64_t placement_head_rows(const struct model_config *c, int n_gpu)
+{
+	int64_t most = 0, first;
+
+	for (int i = 0; i < n_gpu; i++) {
+		int64_t n = model_head_share(c, i, n_gpu, &first);
+
+		most = n > most ? n : most;
+	}
+	return most;
 }
 
 static int placement_item(void *arg, const struct inventory_item *it)
@@ -87,8 +105,15 @@ static int placement_item(void *arg, const struct inventory_item *it)
 	case PLACEMENT_COPIED:
 		*f += bytes;
 		break;
+	case PLACEMENT_HEADS:
+		w->heads[it->row->family] += bytes;
+		w->blocks = w->blocks || it->fmt == DSV4_W_FP8;
+		break;
+	case PLACEMENT_ROWS:
+		*f += bytes / (uint64_t)it->row->rows * (uint64_t)placement_head_rows(w->config, p->n_gpu);
+		break;
 	case PLACEMENT_SHARED:
-		*f += (bytes + (uint64_t)p->n_gpu - 1) / (uint64_t)p->n_gpu;
+		w->shared[(it->mtp ? w->config->n_layers : it->layer) % p->n_gpu] += bytes;
 		break;
 	case PLACEMENT_HOST:
 		p->host += it->bytes;
@@ -102,45 +127,30 @@ static int placement_item(void *arg, const struct inventory_item *it)
 	return 0;
 }
 
-/* ---- what n GPUs can share ---- */
-
-static int placement_divides(int n, int value, const char *what, struct buf *why)
-{
-	if (value % n == 0)
-		return 0;
-	return buf_why(why, RC_INVALID, "%d GPUs cannot share %d %s", n, value, what);
-}
-
-static int placement_possible(const struct model_config *c, int n, struct buf *why)
-{
-	int rc = 0;
-
-	if (n < 1 || n > PLACEMENT_MAX_GPUS)
-		return buf_why(why, RC_INVALID, "%d GPUs; expected 1 to %d", n, PLACEMENT_MAX_GPUS);
-	if (n == 1)
-		return 0;
-	rc = placement_divides(n, c->n_heads, "attention heads", why);
-	if (rc == 0)
-		rc = placement_divides(n, c->o_groups, "groups of the output projection", why);
-	if (rc == 0)
-		rc = placement_divides(n, c->n_experts, "routed experts", why);
-	if (rc == 0)
-		rc = placement_divides(n, c->vocab_size, "rows of the head", why);
-	if (rc == 0 && c->n_shared_experts && c->moe_inter % (n * INVENTORY_FP8_BLOCK))
-		rc = buf_why(why, RC_INVALID, "%d GPUs cannot share the %d inner rows of an expert in blocks of %d", n,
-			     c->moe_inter, INVENTORY_FP8_BLOCK);
-	return rc;
-}
-
 /* ---- the plan ---- */
+
+/* What the walk could not say of one tensor alone. */
+static void placement_add_parts(struct placement *p, const struct placement_walk *w)
+{
+	uint64_t most = 0, n = (uint64_t)p->n_gpu;
+
+	p->heads_cut = model_can_cut_heads(w->config, p->n_gpu, w->blocks);
+	for (int f = 0; f < INVENTORY_N_FAMILY; f++)
+		p->family[f] += p->heads_cut ? (w->heads[f] + n - 1) / n : w->heads[f];
+	for (int i = 0; i < p->n_gpu; i++)
+		most = w->shared[i] > most ? w->shared[i] : most;
+	p->family[DSV4_MOE] += most;
+}
 
 static void placement_traffic(struct placement *p, const struct model_config *c)
 {
-	double other = (double)(p->n_gpu - 1) / p->n_gpu;
+	int64_t part = c->hidden_size + (p->heads_cut ? (int64_t)c->o_groups * c->o_lora_rank / p->n_gpu : 0);
 
-	p->sums_per_token = p->n_gpu > 1 ? 2.0 * c->n_layers * c->hidden_size * sizeof(float) : 0;
-	p->sent_per_token = 2 * other * p->sums_per_token;
-	p->logits_sent = p->n_gpu > 1 ? (double)c->vocab_size / p->n_gpu * sizeof(float) : 0;
+	if (p->n_gpu == 1)
+		return;
+	p->part_per_token = (double)(c->n_layers * part) * sizeof(float);
+	p->sent_per_token = (p->n_gpu - 1) * p->part_per_token;
+	p->logits_read = (double)placement_head_rows(c, p->n_gpu) * sizeof(float);
 }
 
 static void placement_rows(struct placement *p, const struct model_config *c)
@@ -156,13 +166,13 @@ static void placement_rows(struct placement *p, const struct model_config *c)
 /* As model_place() decides, of a GPU that has all of its memory free. */
 static int placement_fit(struct placement *p, struct placement_need *n, const struct model_config *c, struct buf *why)
 {
-	uint64_t share = (uint64_t)p->n_gpu, left;
+	uint64_t left;
 	struct placement_split s = { 0 };
 
 	n->dense = p->weights;
 	n->sequence = p->fixed_bytes;
-	n->experts /= share;
-	n->per_layer = c->n_experts / p->n_gpu;
+	n->per_layer = (c->n_experts + p->n_gpu - 1) / p->n_gpu;
+	n->experts = n->row * (uint64_t)n->per_layer;
 	if (placement_split(p->memory, p->memory, n, &s)) {
 		p->outside = p->experts;
 		p->outside_bytes = n->experts;
@@ -186,19 +196,20 @@ int placement_plan(const struct checkpoint *ck, int n_gpu, uint64_t memory, stru
 {
 	const struct model_config *c = &ck->config;
 	struct inventory inv;
-	struct placement_walk w = { .p = ret_p, .inv = &inv };
-	int rc = placement_possible(c, n_gpu, why);
+	struct placement_walk w = { .p = ret_p, .inv = &inv, .config = c };
+	int rc;
 
 	*ret_p = (struct placement){ .n_gpu = n_gpu, .memory = memory };
-	if (rc)
-		return rc;
+	if (n_gpu < 1 || n_gpu > PLACEMENT_MAX_GPUS)
+		return buf_why(why, RC_INVALID, "%d GPUs; expected 1 to %d", n_gpu, PLACEMENT_MAX_GPUS);
 	rc = inventory_walk(ck, placement_item, &w, &inv);
 	if (rc == 0)
 		rc = inventory_verdict(&inv, why);
 	inventory_fini(&inv);
 	if (rc)
 		return rc;
-	ret_p->experts = w.n_expert / n_gpu;
+	ret_p->experts = w.n_layer * ((c->n_experts + n_gpu - 1) / n_gpu);
+	placement_add_parts(ret_p, &w);
 	for (int f = 0; f < INVENTORY_N_FAMILY; f++)
 		ret_p->weights += ret_p->family[f];
 	placement_traffic(ret_p, c);
@@ -241,9 +252,12 @@ void placement_text(const struct placement *p, struct buf *out)
 		   p->fixed_bytes);
 	buf_printf(out, "%-22s %18" PRId64 " of all sequences together\n", "tokens that fit", p->tokens);
 	buf_printf(out, "%-22s %18" PRIu64 " of the embedding, read by the host\n", "host", p->host);
-	if (p->n_gpu > 1)
-		buf_printf(out, "%-22s %18.0f bytes sent by each GPU per token, for sums of %.0f; %.0f more for logits\n",
-			   "between GPUs", p->sent_per_token, p->sums_per_token, p->logits_sent);
+	if (p->n_gpu == 1)
+		return;
+	buf_printf(out, "%-22s %18.0f bytes sent by each GPU per token: its part, of %.0f, to %d\n", "between GPUs",
+		   p->sent_per_token, p->part_per_token, p->n_gpu - 1);
+	buf_printf(out, "%-22s %18.0f bytes read of each GPU per token that wants logits\n", "by the host", p->logits_read);
+	buf_printf(out, "%-22s %18s\n", "heads", p->heads_cut ? "cut: each GPU has its own" : "copied: each GPU has all");
 }
 
 int placement_json(const struct placement *p, struct buf *out)
@@ -253,14 +267,15 @@ int placement_json(const struct placement *p, struct buf *out)
 
 	for (int f = 0; f < INVENTORY_N_FAMILY; f++)
 		json_object_set_new(family, inventory_family_name(f), json_integer((json_int_t)p->family[f]));
-	o = json_pack("{s:i, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I}",
+	o = json_pack("{s:i, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:I, s:I}",
 		      "gpus", p->n_gpu, "memory", (json_int_t)p->memory, "families", family, "weights", (json_int_t)p->weights,
 		      "reserve", (json_int_t)placement_reserve(p->memory), "host", (json_int_t)p->host,
 		      "expert_bytes", (json_int_t)p->expert, "experts", (json_int_t)p->experts,
 		      "experts_resident_per_layer", (json_int_t)p->resident,
 		      "experts_outside", (json_int_t)p->outside, "experts_host", (json_int_t)p->outside_bytes,
 		      "expert_slots", (json_int_t)p->slots, "expert_slot_bytes", (json_int_t)p->slot_bytes,
-		      "sums_per_token", p->sums_per_token, "sent_per_token", p->sent_per_token, "logits_sent", p->logits_sent,
+		      "heads_cut", p->heads_cut,
+		      "part_per_token", p->part_per_token, "sent_per_token", p->sent_per_token, "logits_read", p->logits_read,
 		      "row_bytes_per_token", p->row_bytes,
 		      "sequence_bytes", (json_int_t)p->fixed_bytes, "tokens", (json_int_t)p->tokens);
 	text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;

@@ -2,10 +2,11 @@
  * placement.h - how a checkpoint would lie on GPUs, from its headers alone: bytes, traffic, room for sequences.
  * Threads: any. Locks: none.
  *
- * On n GPUs each holds its heads of the attention (and with them its groups of the output projection), its routed
- * experts, its share of the inner rows of the shared ones, and its rows of the head; all else is copied to every one,
- * the rows that a sequence keeps included, since all heads read the same. The embedding stays with the host, which
- * looks its rows up. Two sums cross between GPUs in each layer, behind the attention and behind the experts. */
+ * On n GPUs each holds what model_place_ranks() gives it: its heads of the attention and with them their groups of the first
+ * output projection, where they can be cut, its routed experts, the shared ones of every n-th layer, and its rows of the
+ * head; all else is copied to every one, the second output projection included, and the rows that a sequence keeps, since all
+ * heads read the same. The embedding stays with the host, which looks its rows up. In each layer every GPU gets what the
+ * others have: behind the first output projection its rows, behind the experts their sums. */
 #ifndef ENGINE_PLACEMENT_H
 #define ENGINE_PLACEMENT_H
 
@@ -32,15 +33,16 @@ struct placement {
 	uint64_t outside_bytes;                 /* and their bytes */
 	int64_t slots;                          /* on the GPU, for those of them that are used */
 	uint64_t slot_bytes;                    /* of all slots */
-	double sums_per_token;                  /* bytes of fp32 vectors summed over all GPUs, of one token */
-	double sent_per_token;                  /* bytes that each GPU sends for them (ring: 2 (n - 1) / n of the above) */
-	double logits_sent;                     /* bytes each but the first sends of its part of the logits, per token wanted */
+	bool heads_cut;                         /* else each GPU has all heads */
+	double part_per_token;                  /* bytes of f32 vectors that each GPU has for the others, of one token */
+	double sent_per_token;                  /* bytes it sends, or passes on, for all to have all: n - 1 of the above */
+	double logits_read;                     /* bytes the host reads of each, per token wanted */
 	double row_bytes;                       /* per token of a sequence's rows, as sequence.h keeps them (f32) */
 	uint64_t fixed_bytes;                   /* per sequence: windows and what the compressors still need */
 	int64_t tokens;                         /* that fit in what is left, of all sequences together */
 };
 
-/* Reads no weight byte. RC_INVALID: so many GPUs cannot share this model, and why names what they cannot divide.
+/* Reads no weight byte. RC_INVALID: a number of GPUs outside of 1 to PLACEMENT_MAX_GPUS.
  * RC_TOO_LARGE: what every GPU must hold does not fit; *ret_p says how much that is. Else as inventory_walk(). */
 int placement_plan(const struct checkpoint *ck, int n_gpu, uint64_t memory, struct placement *ret_p, struct buf *why);
 void placement_text(const struct placement *p, struct buf *out);

@@ -91,10 +91,11 @@ static void eight_gpus_hold_all_of_it(void **state)
 	assert_int_equal(p.experts, one.experts / 8);
 	assert_int_equal(p.outside, 0);
 	assert_true(p.weights > one.weights / 8 && p.weights < one.weights / 4);
-	/* 2 sums of 4096 floats in 43 layers; a ring of eight sends 2 * 7/8 of each */
-	assert_true(p.sums_per_token == 43 * 2 * 4096 * 4.0);
-	assert_true(p.sent_per_token == 2 * 7 / 8.0 * p.sums_per_token);
-	assert_true(p.logits_sent == 129280 / 8 * 4.0);
+	/* an eighth of 8 groups of 1024 and a vector of 4096, in 43 layers, to seven others */
+	assert_true(p.heads_cut);
+	assert_true(p.part_per_token == 43 * (1024 + 4096) * 4.0);
+	assert_true(p.sent_per_token == 7 * p.part_per_token);
+	assert_true(p.logits_read == (129280 / 128 + 7) / 8 * 128 * 4.0);
 	/* f32 rows: doc/format.md 6, and the pointers to them */
 	assert_true(p.row_bytes > 13760 && p.row_bytes < 13800);
 	assert_true((double)p.tokens * p.row_bytes + (double)p.weights + (double)p.fixed_bytes +
@@ -124,14 +125,28 @@ static void one_card_holds_some_of_the_experts(void **state)
 	assert_true(none.slots > 0);
 }
 
+/* Three have all heads each, and 86 experts of a layer at most; what each has is more than a third. */
+static void any_number_shares_what_it_can(void **state)
+{
+	struct placement three = plan(3, 141 * GIB, 0, NULL), four = plan(4, 141 * GIB, 0, NULL);
+	struct placement one = plan(1, 512 * GIB, 0, NULL);
+
+	(void)state;
+	assert_false(three.heads_cut);
+	assert_true(four.heads_cut);
+	assert_int_equal(three.experts, 44 * 86);
+	assert_true(three.part_per_token == 43 * 4096 * 4.0);
+	assert_int_equal(three.family[DSV4_ATTENTION], one.family[DSV4_ATTENTION]);
+	assert_true(four.family[DSV4_GEMM] < three.family[DSV4_GEMM]);
+}
+
 static void impossible_plans_say_why(void **state)
 {
 	struct placement p = plan(1, 4 * GIB, RC_TOO_LARGE, "without routed experts");
 
 	(void)state;
 	assert_int_equal(p.outside, p.experts);
-	plan(3, 141 * GIB, RC_INVALID, "3 GPUs cannot share 64 attention heads");
-	plan(16, 141 * GIB, RC_INVALID, "16 GPUs cannot share 8 groups");
+	plan(65, 141 * GIB, RC_INVALID, "expected 1 to 64");
 	plan(0, 141 * GIB, RC_INVALID, "expected 1 to 64");
 }
 
@@ -182,6 +197,7 @@ int main(void)
 		cmocka_unit_test(device_words),
 		cmocka_unit_test(eight_gpus_hold_all_of_it),
 		cmocka_unit_test(one_card_holds_some_of_the_experts),
+		cmocka_unit_test(any_number_shares_what_it_can),
 		cmocka_unit_test(impossible_plans_say_why),
 		cmocka_unit_test(text_and_json_agree),
 	};
