@@ -68,8 +68,8 @@ static int eval_plugins_map(struct eval_plugins *p, const struct plugin_file *pf
 		rc = plugin_file_copy(pf, p->dir, &copy, why);
 	if (rc == 0)
 		rc = plugin_map_new(copy, pf, NULL, &m, why);
-	if (rc == 0)
-		plugin_map_on(m, d);
+	for (int i = 0; rc == 0 && i < (p->ranks ? ranks_n(p->ranks) : 1); i++)
+		plugin_map_on(m, p->ranks ? ranks_device(p->ranks, i) : d);
 	if (rc == 0)
 		rc = plugin_map_open(m, why);
 	if (rc == 0)

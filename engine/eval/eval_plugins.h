@@ -12,6 +12,7 @@
 /* Start from zeroes. */
 struct eval_plugins {
 	struct device *device;     /* of those that compute on a GPU; NULL: the CPU */
+	struct ranks *ranks;       /* not NULL: on all of these; `device` is the first */
 	int n;
 	struct plugin_map *map[EVAL_PLUGINS_MAX];
 	char *dir;                 /* where the mapped copies are; NULL before the first */

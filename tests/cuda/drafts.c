@@ -15,7 +15,7 @@ static struct engine *drafts_open(void)
 {
 	static const char *const all[] = { "all=cuda-base" };
 	const char *top = getenv("top_srcdir");
-	struct engine_options o = { .device = kit.device, .n_threads = 1 };
+	struct engine_options o = { .ranks = kit.ranks, .n_threads = 1 };
 	struct kset *ks = stepkit_set(all, 1);
 	struct engine *e = NULL;
 	char dir[4096];

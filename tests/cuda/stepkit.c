@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@ static void stepkit_plugin(void)
 	buf_clear(&command);
 	buf_printf(&command, "%s/cuda-base.so", kit.dir);
 	kit.plugins.device = kit.device;
+	kit.plugins.ranks = kit.ranks;
 	if (eval_plugins_load(&kit.plugins, buf_str(&command), &kit.gpu.why))
 		fail_msg("%s", buf_str(&kit.gpu.why));
 	unlink(buf_str(&command));
@@ -52,8 +54,10 @@ int stepkit_setup(void **state)
 	tinykit_tokens(&kit.cpu, 7, kit.token, n);
 	kit.want = tinykit_prefill(&kit.cpu, kit.cpu.ref, &kit.cpu.exact, kit.token, n);
 	tinykit_init(&kit.gpu, 1);
-	if (device_open("cuda", &kit.device, &kit.gpu.why) || model_place(kit.gpu.model, kit.device, &kit.gpu.why))
+	if (ranks_open(strcmp(getenv("STEP_RUN"), "two") ? "cuda" : "cuda:0-1", &kit.ranks, &kit.gpu.why) ||
+	    model_place_ranks(kit.gpu.model, kit.ranks, &kit.gpu.why))
 		fail_msg("%s", buf_str(&kit.gpu.why));
+	kit.device = ranks_device(kit.ranks, 0);
 	forward_free(&kit.gpu.forward);
 	kit.gpu.forward = forward_new(kit.gpu.model, kit.gpu.pool);
 	stepkit_plugin();
@@ -65,7 +69,7 @@ int stepkit_teardown(void **state)
 	(void)state;
 	tinykit_fini(&kit.gpu);
 	assert_int_equal(eval_plugins_fini(&kit.plugins, NULL), 0);
-	device_close(&kit.device);
+	ranks_close(&kit.ranks);
 	tinykit_fini(&kit.cpu);
 	free(kit.want);
 	return 0;
@@ -100,6 +104,8 @@ const char *stepkit_run(char **argv, const char *first)
 int stepkit_again(char **argv, const char *run)
 {
 	setenv("STEP_RUN", run, 1);
+	if (!strcmp(run, "two"))
+		setenv("CUSIM_DEVICES", "2", 1);
 	execv("/proc/self/exe", argv);
 	return 1;
 }

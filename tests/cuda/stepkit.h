@@ -13,7 +13,8 @@
 /* The CPU's kit, and the same model on the GPU with its plugin. */
 struct stepkit {
 	struct tinykit cpu, gpu;
-	struct device *device;
+	struct ranks *ranks;          /* one GPU; of the run "two", two */
+	struct device *device;        /* the first */
 	struct eval_plugins plugins;
 	char dir[64];
 	int32_t token[STEP_PROMPT + STEP_DECODE];
