@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(os.environ.get("top_srcdir", "."), "tests", "lib
 from client import BUILD
 from daemon import Daemon
 from plugins import sanitizer
+from promtext import Page
 
 CUSIM = os.path.join(os.path.abspath(BUILD), "tests", "cusim")
 GPU = {"LD_LIBRARY_PATH": CUSIM, "CUSIM_DEVICES": "2"}
@@ -47,6 +48,8 @@ def serves(usual):
         ctl(d, "kernels", "use", SET)
         assert answer(d)[0] == usual
         assert all(g["plain_steps"] > 0 for g in ctl(d, "status")["gpus"])
+        page = Page(d)
+        assert all(page["gpu_weights_bytes", g["name"]] == g["weights"] for g in status["gpus"]), page.text
         ctl(d, "kernels", "rollback")
         assert answer(d)[0] == usual
 
