@@ -58,7 +58,8 @@ int avx512_moe_shared_take(const struct avx512_moe *m, struct avx512_moe_shared 
 	for (int32_t e = 0; e < s->n_expert; e++) {
 		if (!avx512_moe_expert_ok(a, s->expert[e]))
 			return -EINVAL;
-		x_dot |= avx512_dot_fp8_wanted(m->host, &s->expert[e]->w1) | avx512_dot_fp8_wanted(m->host, &s->expert[e]->w3);
+		x_dot |= avx512_dot_fp8_wanted(m->host, &s->expert[e]->w1);
+		x_dot |= avx512_dot_fp8_wanted(m->host, &s->expert[e]->w3);
 		h_dot |= avx512_dot_fp8_wanted(m->host, &s->expert[e]->w2);
 	}
 	rc = rc ? rc : moe_shared_memory(s);

@@ -150,7 +150,8 @@ static bool case_experts_is_here(enum case_experts_here here, int32_t e, int32_t
 static void case_experts_leave(struct check_case *c, enum case_experts_here here)
 {
 	struct dsv4_moe_experts *a = &c->args.moe_experts;
-	struct dsv4_expert *e = (struct dsv4_expert *)(uintptr_t)a->expert, *shared = (struct dsv4_expert *)(uintptr_t)a->shared;
+	struct dsv4_expert *e = (struct dsv4_expert *)(uintptr_t)a->expert;
+	struct dsv4_expert *shared = (struct dsv4_expert *)(uintptr_t)a->shared;
 
 	for (int32_t i = 0; e && i < a->n_expert; i++)
 		if (!case_experts_is_here(here, i, a->n_expert))
@@ -202,7 +203,8 @@ static void case_experts_tokens(struct check_case *c, enum case_experts_who who,
 
 static bool case_experts_wanted(const struct case_spec *s, const struct case_experts_row *r)
 {
-	return case_wanted(s, r->n_expert != 0, r->quick, r->values) && (s->abi_minor >= 3 || r->here == CASE_EXPERTS_HERE) &&
+	return case_wanted(s, r->n_expert != 0, r->quick, r->values) &&
+	       (s->abi_minor >= 3 || r->here == CASE_EXPERTS_HERE) &&
 	       (s->phase != DSV4_DECODE || r->n_tok <= CASE_MAX_DECODE) &&
 	       (!r->f32_scale || s->wfmt == DSV4_W_FP8);
 }
@@ -238,7 +240,8 @@ static int case_experts_make(struct check_case *c, const struct case_spec *s, in
 	case_experts_leave(c, r->here);
 	case_experts_tokens(c, r->who, r->values);
 	case_name(c, "%d tok, %d of %d experts%s, %d shared, %d x %d, act %s%s%s, limit %g, %s", a->n_tok, a->k,
-		a->n_expert, here[r->here], a->n_shared, a->dim, a->inter, r->act ? "fp8" : "none", r->f32_scale ? ", f32 scales" : "",
+		a->n_expert, here[r->here], a->n_shared, a->dim, a->inter, r->act ? "fp8" : "none",
+		r->f32_scale ? ", f32 scales" : "",
 		a->packed ? packed == CASE_EXPERTS_ALL ? ", repacked" : ", some repacked" : "", (double)a->limit,
 		case_values_name(r->values));
 	return c->rc;
