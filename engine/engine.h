@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * engine.h - the engine's boundary: open a model, submit requests, read their events, look inside.
- * Everything outside engine/ includes this header and no other of engine/ (base/ apart).
+ * The daemon and api/ include this header and no other of engine/ (base/ apart; tests/includes.sh).
  * Threads: any thread may call; the engine thread runs the model. Locks: each call takes at most one. */
 #ifndef ENGINE_H
 #define ENGINE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * engine_priv.h - the engine's own state, shared by engine.c (callers' side) and engine_thread.c.
+ * engine_priv.h - the engine's own state, shared by engine.c (callers' side), engine_thread.c and the other engine_*.c.
  * Threads: see each member. Lock: engine. */
 #ifndef ENGINE_ENGINE_PRIV_H
 #define ENGINE_ENGINE_PRIV_H

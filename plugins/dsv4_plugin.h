@@ -5,10 +5,10 @@
  * DSV4_PLUGIN at the end of this header makes it from one table. The daemon first reads the file without
  * running it (the same table stands in it as JSON between two markers), copies it to a fresh name, tries it in
  * a child process, then maps the copy, calls open() and warm(), and checks each op against `ref` before a
- * kernel set may use it. From then on the engine calls ops on its own thread; an op may spread its work with
- * host->parallel_for and returns when all of it is done. When no set and no request uses the plugin any more,
- * close() is called and the copy is unmapped. One plugin may be mapped several times at once, each time as a
- * fresh copy with its own state.
+ * kernel set may use it. From then on the engine calls ops, on several threads at once (comparisons run beside steps),
+ * each thread with an exec of its own; an op may spread its work with host->parallel_for and returns when all of it is
+ * done. When no set and no request uses the plugin any more, close() is called and the copy is unmapped. One plugin may
+ * be mapped several times at once, each time as a fresh copy with its own state.
  *
  * So a plugin keeps no threads, no atexit, no constructors, no thread-local destructors and no writable
  * globals, and imports nothing but libc and libm: each of those would outlive the mapping. What it must
@@ -123,15 +123,15 @@ struct dsv4_host {
 	void *(*alloc)(const struct dsv4_host *host, size_t bytes);
 	void (*release)(const struct dsv4_host *host, void *p);      /* p may be NULL */
 	void (*log)(const struct dsv4_host *host, int level, const char *text); /* level as in syslog(3) */
-	void *state;                                /* what open() returned; this mapping's own */
+	void *state;                                /* what open() returned for this table */
 	const struct dsv4_gpu *gpu;                 /* for a plugin that names GPU features, else NULL; since 1.2 */
 };
 
 /* ---- GPUs (since 1.2) ----
  *
- * A plugin whose `gpu` is not "" computes on one GPU. Its ops queue kernels on the stream of the step and return;
- * nothing waits inside an op. The host serializes: what one op wrote the next op reads. host->parallel_for and
- * n_threads are not for it; host->scratch gives device memory, valid until the kernels that this op has queued are done.
+ * A plugin whose `gpu` is not "" computes on GPUs: opened on each, with a host table and a state of its own. Its ops
+ * queue kernels on the step's stream and never wait. The host serializes: what one op wrote the next op reads. parallel_for
+ * and n_threads are not for it; scratch gives device memory, valid until the kernels that this op has queued are done.
  *
  * In its argument structs every pointer to numbers (x, y, weights' data and scale, page arrays and pages, windows, sinks,
  * ids, tables of hash routing) is a device address, and unaligned weights stay unaligned. What describes is in host

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * probe_api.h - what the checks of the probe "api" share. Private to ctl/probe_api*.c.
+ * probe_api.h - what the checks of the probe "api" share. Private to ctl/probe/probe_api*.c.
  * Threads: one at a time per run. Locks: none. */
 #ifndef CTL_PROBE_API_H
 #define CTL_PROBE_API_H

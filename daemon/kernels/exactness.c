@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * exactness.c - whose mark EXACT is believed: what was built with this program, and not what was found to lie.
- * Threads: control; exactness_golden() on ops; keep_run() on one of its own. Locks: none (ops.h hands over). */
+ * Threads: control; exactness_golden() on ops; exactness_keep_run() on one of its own. Locks: none (ops.h hands over). */
 #include "daemon/kernels/exactness.h"
 #include "ctl/varlink.h"
 #include "daemon/state.h"

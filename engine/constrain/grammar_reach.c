@@ -103,7 +103,7 @@ static bool grammar_recount_node(const struct grammar *g, struct grammar_recount
 	x->ways += n->op == GRAMMAR_BYTES && n->n > 0;
 	x->forms += n->op == GRAMMAR_CALL && g->rule[n->arg].form;
 	x->nodes++;
-	/* A rule that is come back from is followed once for each call, as automaton_call does. */
+	/* A rule that is come back from is followed once for each call, as automaton_ways_call() does. */
 	if (n->op == GRAMMAR_CALL && (n->next != GRAMMAR_END || g->rule[n->arg].nests)) {
 		x->ways += g->reach[child[0]].ways;
 		x->forms += g->reach[child[0]].forms;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * forward.c - one step of the model: embedding, the layers, the head; and the step's memory.
- * Threads: one at a time per struct forward (the engine thread). Locks: none (the pool's, inside ops). */
+ * Threads: one at a time per struct forward. Locks: none (the pool's, inside ops). */
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"

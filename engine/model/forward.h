@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * forward.h - one step of the model: a batch of sequences through all layers, by the ops of a kernel set.
- * Threads: one at a time per struct forward (the engine thread). Locks: none (the pool's, inside ops). */
+ * Threads: one at a time per struct forward, one more for each further GPU. Locks: none (the pool's, inside ops). */
 #ifndef ENGINE_FORWARD_H
 #define ENGINE_FORWARD_H
 
@@ -23,7 +23,7 @@ struct forward_item {
 	int n_logits;      /* logits wanted for the last so many tokens, 0 to n */
 };
 
-/* Looks at intermediate results; any member may be NULL. tok0 counts tokens of the batch, flattened. */
+/* Looks at intermediate results, rank 0's; any member may be NULL. tok0 counts tokens of the batch, flattened. */
 struct forward_tap {
 	void *arg;
 	/* streams [n_tok][hc][dim] after a layer; layer n_layers is the MTP block */
@@ -58,7 +58,7 @@ struct forward_op {
 	const void *args;  /* the op's argument struct */
 };
 
-/* Looks on at every op; any function may be NULL. */
+/* Looks on at every op of rank 0, with its heads, experts and rows of the head alone; any function may be NULL. */
 struct forward_watch {
 	void *arg;
 	bool (*stop)(void *arg); /* true: the pass ends here, with RC_CANCELLED */
@@ -101,9 +101,9 @@ void forward_keep_experts(struct forward *f, int most);
  * many of those as turn out right (sequence_commit()) before the sequence's next step, and the others leave nothing
  * behind: what was written for them lies beyond the position. A sequence may stand in a batch once.
  * The bits of a token's logits depend on its sequence's tokens, the kernel set and the numerics only.
- * RC_INVALID (a token id out of range), RC_CONTEXT (beyond the model's positions), -ENOMEM, RC_KERNEL (an op
- * failed; why names op, provider, layer), RC_CANCELLED (by the watch), RC_DEVICE (the GPU is lost). On any error every sequence of the batch is
- * as it was before the call and may be run again. */
+ * RC_INVALID (a token id out of range), RC_CONTEXT (beyond the model's positions), RC_TOO_LARGE (of tokens), -ENOMEM,
+ * RC_KERNEL (an op failed; why names op, provider, layer), RC_CANCELLED (by the watch), RC_DEVICE (a GPU is lost),
+ * -EAGAIN (no thread for a GPU). On any error every sequence is as it was before the call and may be run again. */
 int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why);
 
 /* Bytes of the work buffers, which grow with the largest batch so far. */

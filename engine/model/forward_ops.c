@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * forward_ops.c - an op by its slot, and the name of a failure. The kernel itself forward_call() of forward_device.c calls, which
- * is the only place where the engine does.
+ * forward_ops.c - an op by its slot, and the name of a failure. A step of the CPU's that nobody looks on at calls the
+ * kernel here, any other one in forward_call() of forward_device.c; the engine calls kernels nowhere else.
  * Threads: as forward.h. Locks: none. */
 #include "engine/base/rc.h"
 #include "engine/model/forward_priv.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * sequence.h - what the model remembers of one token sequence, in the parts that a cache can share.
- * Threads: the engine thread, except sequence_bytes. Locks: none.
+ * Threads: one at a time per sequence, in a step one for each rank (sequence_rank()); sequence_bytes any. Locks: none.
  *
  * Two kinds of memory. Blocks of 128 tokens hold the compressed rows and index keys of
  * all layers; a full block never changes again and is reference-counted. Tails hold what only continuation

@@ -44,7 +44,7 @@ static inline __m256 avx2_decode_e4m3_scales(__m128i bytes)
 
 /* e4m3 codes to floats, 2^-120 of their values, subnormal ones included: sign, exponent and mantissa are put in the
  * places that a bf16 has for them, of which two are made at a time, then each of these is widened. The largest code,
- * which is NaN, becomes a number: `top` keeps the largest code that was seen, see avx2_decode_nan(). */
+ * which is NaN, becomes a number: `top` keeps the largest code that was seen, see avx2_decode_end(). */
 static inline void avx2_decode_e4m3(const uint8_t *src, __m256 w[4], __m256i *top)
 {
 	const __m256i place = _mm256_set1_epi16((short)0x87f0), upper = _mm256_set1_epi32((int)0xffff0000);

@@ -5,7 +5,7 @@
  * A kernel has one parameter, a struct that its plugin's C half fills (dsv4_launch.args), and a name that begins with
  * the plugin's, since all kernels meet in one simulator:
  *
- *     KERNEL(cuda_base_norm, struct norm_args, 256)
+ *     KERNEL(cuda_base_rms_norm, struct norm_rms_args, SUM_THREADS)
  *     {
  *             __shared__ float part[8];
  *             ... a.x ... threadIdx.x ... __syncthreads() ... __shfl_xor_sync(~0u, v, 16) ...

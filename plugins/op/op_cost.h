@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * op_cost.h - what a call of an op must read at least and compute, worked out from its arguments: speeds are shown
  * against it. Threads: any. Locks: none. */
-#ifndef CHECK_OP_COST_H
-#define CHECK_OP_COST_H
+#ifndef OP_COST_H
+#define OP_COST_H
 
 #include "plugins/dsv4_plugin.h"
 

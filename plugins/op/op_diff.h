@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * op_diff.h - how far two results of one op are apart.
  * Threads: any. Locks: none. */
-#ifndef CHECK_OP_DIFF_H
-#define CHECK_OP_DIFF_H
+#ifndef OP_DIFF_H
+#define OP_DIFF_H
 
 #include "plugins/op/op_io.h"
 

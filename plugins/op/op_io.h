@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * op_io.h - what an op reads in place and writes: where, how many, and how to point it elsewhere.
  * Used to run one op beside another on the same inputs. Threads: any. Locks: none. */
-#ifndef CHECK_OP_IO_H
-#define CHECK_OP_IO_H
+#ifndef OP_IO_H
+#define OP_IO_H
 
 #include "plugins/dsv4_plugin.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * op_name.h - what ops, their families, phases, weight formats and numerics are called, everywhere that people read.
  * Threads: any. Locks: none. */
-#ifndef CHECK_OP_NAME_H
-#define CHECK_OP_NAME_H
+#ifndef OP_NAME_H
+#define OP_NAME_H
 
 #include "plugins/dsv4_plugin.h"
 
