@@ -26,7 +26,7 @@ bad=$(
 		engine/kernels/) sees='engine/device/device\.h' ;;
 		engine/model/) sees='engine/(checkpoint|device|kernels)/.*' ;;
 		engine/beside/) sees='engine/(checkpoint|device|kernels|model)/.*' ;;
-		engine/plugin/) sees='engine/(device/device|kernels/provider)\.h' ;;
+		engine/plugin/) sees='engine/(device/(device|ranks)|kernels/provider)\.h' ;;
 		engine/cache/) sees='engine/(checkpoint|kernels|model)/.*' ;;
 		# what an answer must be: of tokens it knows what the tokenizer says, of a request only the plain values
 		engine/constrain/) sees='engine/gen\.h|engine/text/.*' ;;
