@@ -43,10 +43,11 @@ template <int TOKENS> __device__ inline int product_at(int t, int part, int j, i
 	return ((t * (PRODUCT_TILE / TOKENS / PRODUCT_COLS) + part) * (CHUNK / 4) + j) * WARP + lane;
 }
 
-/* Brings the columns from k0 on, zero after the last. */
+/* Brings the columns from k0 on as far as warps read them, zero after the last. */
 template <int TOKENS> __device__ inline void product_stage(const struct product &p, int64_t k0, float4 *tile)
 {
-	const int width = PRODUCT_TILE / TOKENS;
+	const int width = static_cast<int>(min(static_cast<int64_t>(PRODUCT_TILE / TOKENS),
+					       (p.w->cols - k0 + PRODUCT_COLS - 1) / PRODUCT_COLS * PRODUCT_COLS));
 	float *to = reinterpret_cast<float *>(tile);
 
 	for (int t = 0; t < p.n; t++) {
@@ -102,15 +103,18 @@ template <int TOKENS, int ROWS>
 __device__ inline void product_store(const struct product &p, int64_t row, float (&sum)[ROWS][TOKENS])
 {
 	UNROLL
-	for (int t = 0; t < TOKENS; t++)
+	for (int t = 0; t < TOKENS; t++) {
+		if (t >= p.n)
+			break;
 		for (int r = 0; r < ROWS; r++) {
 			float v = warp_sum(sum[r][t]), *y;
 
-			if (t >= p.n || row + r >= p.row_end || threadIdx.x % WARP != 0)
+			if (row + r >= p.row_end || threadIdx.x % WARP != 0)
 				continue;
 			y = p.y + t * p.ldy + row + r;
 			*y = p.accumulate ? *y + v : v;
 		}
+	}
 }
 
 /* All threads of the block; tile: PRODUCT_TILE floats of shared memory. */

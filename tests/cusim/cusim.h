@@ -26,7 +26,7 @@
 
 struct uint3 { unsigned x, y, z; };
 typedef uint3 dim3;
-extern "C" { extern const uint3 threadIdx, blockIdx, blockDim, gridDim; }
+extern "C" { extern const uint3 __attribute__((visibility("hidden"))) threadIdx, blockIdx, blockDim, gridDim; }
 static const int warpSize = 32;
 
 /* ---- vectors ---- */

@@ -27,20 +27,23 @@ FAST int cusim_access_odds(const struct cusim_page *page, const struct cusim_sta
 {
 	unsigned other = s->who & CUSIM_WHO_THREAD;
 
-	if (s->epoch < cusim_now.launch_epoch)
+	if (s->epoch < cusim_now.since[0])
 		return 0;
 	if (many == CUSIM_BY_BLOCKS || (s->epoch < cusim_now.block_epoch && !page->shared))
 		return 3;
-	if (s->epoch != cusim_now.epoch)
+	if (s->epoch != cusim_now.stamp.epoch)
 		return 0;
 	if (many == CUSIM_BY_WARPS || (other ^ cusim_now.thread) >= CUSIM_WARP)
 		return 2;
-	return s->lap == cusim_now.lap && (many == CUSIM_BY_LANES || other != cusim_now.thread);
+	return s->lap == cusim_now.stamp.lap && (many == CUSIM_BY_LANES || other != cusim_now.thread);
 }
 
 FAST void cusim_access_set(struct cusim_stamp *s, unsigned bytes, unsigned flags)
 {
-	*s = (struct cusim_stamp){ cusim_now.epoch, cusim_now.lap, (uint16_t)(cusim_now.thread | bytes << 10 | flags) };
+	struct cusim_stamp stamp = cusim_now.stamp;
+
+	stamp.who = (uint16_t)(cusim_now.thread | bytes << 10 | flags);
+	*s = stamp;
 }
 
 /* Adds the running thread to who has read a word. */
@@ -48,15 +51,15 @@ FAST void cusim_access_reader(const struct cusim_page *page, struct cusim_stamp 
 {
 	unsigned was = r->who & CUSIM_WHO_FLAGS, both = CUSIM_WHO_BYTES(r->who) & bytes, other = r->who & CUSIM_WHO_THREAD;
 
-	if (r->epoch < cusim_now.launch_epoch || !both)
+	if (r->epoch < cusim_now.since[0] || !both)
 		cusim_access_set(r, bytes, 0);
 	else if (was == CUSIM_BY_BLOCKS || (r->epoch < cusim_now.block_epoch && !page->shared))
 		cusim_access_set(r, both, CUSIM_BY_BLOCKS);
-	else if (r->epoch != cusim_now.epoch)
+	else if (r->epoch != cusim_now.stamp.epoch)
 		cusim_access_set(r, bytes, 0);
 	else if (was == CUSIM_BY_WARPS || (other ^ cusim_now.thread) >= CUSIM_WARP)
 		cusim_access_set(r, both, CUSIM_BY_WARPS);
-	else if (r->lap != cusim_now.lap || (other == cusim_now.thread && !was))
+	else if (r->lap != cusim_now.stamp.lap || (other == cusim_now.thread && !was))
 		cusim_access_set(r, bytes, 0);
 	else
 		cusim_access_set(r, both, CUSIM_BY_LANES);
@@ -134,7 +137,7 @@ static __attribute__((noinline)) void cusim_access_strange(uintptr_t p, size_t n
 }
 
 /* Within 64 bytes. */
-FAST void cusim_access_one(uintptr_t p, size_t n, enum cusim_access how, const void *pc)
+static __attribute__((noinline)) void cusim_access_one(uintptr_t p, size_t n, enum cusim_access how, const void *pc)
 {
 	struct cusim_page *page = cusim_page(p);
 	size_t at = p % CUSIM_PAGE;
@@ -164,6 +167,39 @@ FAST void cusim_access_one(uintptr_t p, size_t n, enum cusim_access how, const v
 		cusim_access_word(page, &page->word[(at + i) / 4], ((1u << run) - 1) << off, p + i, how, pc);
 		i += run;
 	}
+}
+
+/* Most accesses: written memory that nobody wrote since the last barrier, nor read if this is a write. What
+ * cusim_access_one() would do of them; false, and nothing done: it has to look itself. */
+FAST bool cusim_access_plain(uintptr_t p, size_t n, enum cusim_access how)
+{
+	struct cusim_page *page = cusim_page(p);
+	size_t at = p % CUSIM_PAGE;
+	uint64_t bits = ((1ull << n) - 1) << at % 64;
+	unsigned bytes = n < 4 ? ((1u << n) - 1) << at % 4 : 15;
+	struct cusim_word *w;
+	uint32_t since;
+
+	if (SELDOM(!page || !page->word || (page->owner & cusim_now.strangers)))
+		return false;
+	if (SELDOM(((how == CUSIM_READ ? page->written : page->valid)[at / 64] & bits) != bits))
+		return false;
+	since = cusim_now.since[page->shared];
+	w = &page->word[at / 4];
+	for (size_t i = 0; i < (n + 3) / 4; i++)
+		if (w[i].w.epoch >= since || (how == CUSIM_WRITE && w[i].r.epoch >= since))
+			return false;
+	if (how == CUSIM_WRITE)
+		page->written[at / 64] |= bits;
+	for (size_t i = 0; i < (n + 3) / 4; i++) {
+		if (how == CUSIM_WRITE)
+			cusim_access_set(&w[i].w, bytes, 0);
+		else if (w[i].r.epoch < since)
+			cusim_access_set(&w[i].r, bytes, 0);
+		else
+			cusim_access_reader(page, &w[i].r, bytes);
+	}
+	return true;
 }
 
 /* A thread's own variables and its kernel's arguments are nobody else's. */
@@ -209,7 +245,8 @@ FAST void cusim_access_aligned(uintptr_t p, size_t n, enum cusim_access how, con
 		return;
 	if (SELDOM(p % n))
 		cusim_access_misaligned(p, n, pc);
-	cusim_access_one(p, n, how, pc);
+	if (!cusim_access_plain(p, n, how))
+		cusim_access_one(p, n, how, pc);
 }
 
 #define CUSIM_HOOKS(n) \

@@ -14,10 +14,13 @@ struct cusim_dim threadIdx, blockIdx, blockDim, gridDim; /* as cusim.h declares 
 
 struct cusim_warp_state {
 	uint32_t exist, ready, waiting, done; /* a bit for each lane; waiting: for other lanes, not at a barrier */
+	uint32_t first;              /* of those that wait, who came first */
 	uint16_t lap;
+	bool apart;                  /* those that wait do not all wait for the same */
 };
 
 struct cusim_lane cusim_lanes[CUSIM_MAX_THREADS];
+uint64_t cusim_values[CUSIM_MAX_THREADS];
 
 static struct {
 	const struct cusim_launch *l;
@@ -30,18 +33,17 @@ static struct {
 
 /* ---- whose turn it is ---- */
 
-/* Thread i is the running one from here on. */
-static void cusim_block_become(uint32_t i)
+/* Thread i is the running one from here on; of another warp, the lap changes, too. */
+static inline void cusim_block_become(uint32_t i)
 {
 	const struct cusim_lane *lane = &cusim_lanes[i];
 
 	cusim_now.stack = cusim_fibre_stack(i);
 	cusim_now.thread = i;
-	cusim_now.lap = cusim_block.warp[i / CUSIM_WARP].lap;
 	threadIdx = (struct cusim_dim){ lane->idx[0], lane->idx[1], lane->idx[2] };
 }
 
-static uint32_t cusim_block_next(struct cusim_warp_state *w)
+static inline uint32_t cusim_block_next(struct cusim_warp_state *w)
 {
 	uint32_t lane = (uint32_t)(cusim_block.backwards ? 31 - __builtin_clz(w->ready) : __builtin_ctz(w->ready));
 
@@ -91,10 +93,10 @@ int cusim_barrier(int op, int pred, int line)
 
 	lane->op = op;
 	lane->line = line;
-	lane->value = (uint64_t)(pred != 0);
+	cusim_values[i] = (uint64_t)(pred != 0);
 	cusim_block.n_barrier++;
 	cusim_block_yield(i);
-	return (int)lane->value;
+	return (int)cusim_values[i];
 }
 
 /* Have all lanes of mask come to what lane `first` waits at? */
@@ -102,6 +104,8 @@ static bool cusim_block_met(const struct cusim_warp_state *w, const struct cusim
 {
 	if (mask & ~w->waiting)
 		return false;
+	if (!w->apart)
+		return true;
 	for (uint32_t m = mask; m; m &= m - 1) {
 		const struct cusim_lane *lane = &warp[__builtin_ctz(m)];
 
@@ -111,41 +115,56 @@ static bool cusim_block_met(const struct cusim_warp_state *w, const struct cusim
 	return true;
 }
 
-/* The running thread's lane has its operands. */
-static void cusim_block_meet(int op, uint32_t mask, int line)
+/* Lane i waits from now on: for the same as those before it? */
+static inline void cusim_block_joins(struct cusim_warp_state *w, struct cusim_lane *warp, uint32_t i, int op, uint32_t mask,
+				     int line)
 {
-	uint32_t i = cusim_now.thread, first = i % CUSIM_WARP;
-	struct cusim_warp_state *w = &cusim_block.warp[i / CUSIM_WARP];
-	struct cusim_lane *warp = &cusim_lanes[i - first];
+	const struct cusim_lane *first = &warp[w->first];
 
-	if (!(mask >> first & 1)) {
+	if (!w->waiting) {
+		w->first = i;
+		w->apart = false;
+	} else if (op != first->op || line != first->line || ((mask ^ first->mask) & w->exist)) {
+		w->apart = true;
+	}
+	warp[i].op = op;
+	warp[i].line = line;
+	warp[i].mask = mask;
+	w->waiting |= 1u << i;
+}
+
+/* The running thread's lane has its operands. */
+static inline void cusim_block_meet(int op, uint32_t mask, int line)
+{
+	uint32_t i = cusim_now.thread, at = i % CUSIM_WARP;
+	struct cusim_warp_state *w = &cusim_block.warp[i / CUSIM_WARP];
+	struct cusim_lane *warp = &cusim_lanes[i - at];
+
+	if (!(mask >> at & 1)) {
 		cusim_report(NULL, 20, "%s at line %d: not in its own mask %#x", cusim_warp_name(op), line, mask);
 		cusim_block_abandon();
 	}
-	warp[first].op = op;
-	warp[first].line = line;
-	warp[first].mask = mask;
-	w->waiting |= 1u << first;
+	cusim_block_joins(w, warp, at, op, mask, line);
 	mask &= w->exist;
-	if (!cusim_block_met(w, warp, first, mask)) {
+	if (!cusim_block_met(w, warp, at, mask)) {
 		cusim_block_yield(i);
 		return;
 	}
-	cusim_warp_do(warp, mask);
+	cusim_warp_do(warp, &cusim_values[i - at], mask);
 	w->waiting &= ~mask;
-	w->ready |= mask & ~(1u << first);
-	cusim_now.lap = ++w->lap;
+	w->ready |= mask & ~(1u << at);
+	cusim_now.stamp.lap = ++w->lap;
 }
 
 uint64_t cusim_warp(int op, uint32_t mask, uint64_t value, int arg, int width, int line)
 {
 	struct cusim_lane *lane = &cusim_lanes[cusim_now.thread];
 
-	lane->value = value;
+	cusim_values[cusim_now.thread] = value;
 	lane->arg = arg;
 	lane->width = width;
 	cusim_block_meet(op, mask, line);
-	return lane->value;
+	return cusim_values[cusim_now.thread];
 }
 
 void cusim_matrix(int op, float *d, const uint32_t *a, const uint32_t *b, int line)
@@ -195,6 +214,7 @@ static bool cusim_block_pass(void)
 		while (cusim_block.warp[w].ready && !cusim_block.abandoned) {
 			uint32_t i = w * CUSIM_WARP + cusim_block_next(&cusim_block.warp[w]);
 
+			cusim_now.stamp.lap = cusim_block.warp[w].lap;
 			cusim_block_become(i);
 			cusim_fibre_enter(i);
 			ran = true;
@@ -203,12 +223,17 @@ static bool cusim_block_pass(void)
 	return ran;
 }
 
+static void cusim_block_epoch(void)
+{
+	cusim_now.stamp.epoch = cusim_now.since[1] = ++cusim_block.epoch;
+}
+
 static void cusim_block_release(void)
 {
 	uint64_t count = 0, result;
 
 	for (uint32_t i = 0; i < cusim_block.n_thread; i++)
-		count += cusim_lanes[i].value;
+		count += cusim_values[i];
 	switch (cusim_lanes[0].op) {
 	case CUSIM_BARRIER_OR:
 		result = count > 0;
@@ -220,13 +245,13 @@ static void cusim_block_release(void)
 		result = count;
 	}
 	for (uint32_t i = 0; i < cusim_block.n_thread; i++)
-		cusim_lanes[i].value = result;
+		cusim_values[i] = result;
 	for (uint32_t w = 0; w < cusim_block.n_warp; w++) {
 		cusim_block.warp[w].ready = cusim_block.warp[w].exist;
 		cusim_block.warp[w].lap = 0;
 	}
 	cusim_block.n_barrier = 0;
-	cusim_now.epoch = ++cusim_block.epoch;
+	cusim_block_epoch();
 }
 
 /* What thread i does while another waits for it. */
@@ -299,7 +324,8 @@ static void cusim_block_begin(const struct cusim_launch *l)
 {
 	cusim_block.n_done = cusim_block.n_barrier = 0;
 	cusim_block.abandoned = false;
-	cusim_now.epoch = cusim_now.block_epoch = ++cusim_block.epoch;
+	cusim_block_epoch();
+	cusim_now.block_epoch = cusim_block.epoch;
 	for (uint32_t w = 0; w < cusim_block.n_warp; w++) {
 		uint32_t left = cusim_block.n_thread - w * CUSIM_WARP;
 		uint32_t all = left >= CUSIM_WARP ? ~0u : (1u << left) - 1;
@@ -396,7 +422,7 @@ int cusim_launch(const struct cusim_launch *l)
 	cusim_now.args = (uintptr_t)l->args;
 	cusim_now.args_bytes = l->kernel->args_bytes;
 	cusim_now.strangers = (uint8_t)~(1u << l->device);
-	cusim_now.launch_epoch = cusim_block.epoch + 1;
+	cusim_now.since[0] = cusim_block.epoch + 1;
 	for (uint64_t k = 0; k < n && cusim_report_count() < 20; k++) {
 		uint64_t i = cusim_block.backwards ? n - 1 - k : k;
 		const uint32_t b[3] = { (uint32_t)(i % l->grid[0]), (uint32_t)(i / l->grid[0] % l->grid[1]),

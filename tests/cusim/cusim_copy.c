@@ -16,14 +16,16 @@ struct cusim_copy_one {
 };
 static struct cusim_copy_one cusim_copies[CUSIM_COPY_MAX];
 static int cusim_n_copy, cusim_copies_free;
+/* Of each thread: its open group, and its copies under way. */
+static struct { int group, first, last; } cusim_copy_of[CUSIM_MAX_THREADS];
 
 void cusim_copy_begin(uint32_t n_thread)
 {
 	cusim_n_copy = 0;
 	cusim_copies_free = -1;
 	for (uint32_t i = 0; i < n_thread; i++) {
-		cusim_lanes[i].group = 0;
-		cusim_lanes[i].copy_first = cusim_lanes[i].copy_last = -1;
+		cusim_copy_of[i].group = 0;
+		cusim_copy_of[i].first = cusim_copy_of[i].last = -1;
 	}
 }
 
@@ -45,7 +47,7 @@ static int cusim_copy_new(void)
 /* From now on nobody may read it. */
 void cusim_async(void *shared, const void *from, int size, int bytes)
 {
-	struct cusim_lane *lane = &cusim_lanes[cusim_now.thread];
+	uint32_t mine = cusim_now.thread;
 	const void *pc = __builtin_return_address(0);
 	int i;
 
@@ -59,31 +61,32 @@ void cusim_async(void *shared, const void *from, int size, int bytes)
 	memset(shared, CUSIM_FRESH, (size_t)size);
 	cusim_memory_unwritten(shared, (size_t)size);
 	i = cusim_copy_new();
-	cusim_copies[i] = (struct cusim_copy_one){ shared, from, size, bytes, lane->group, -1 };
-	if (lane->copy_first < 0)
-		lane->copy_first = i;
+	cusim_copies[i] = (struct cusim_copy_one){ shared, from, size, bytes, cusim_copy_of[mine].group, -1 };
+	if (cusim_copy_of[mine].first < 0)
+		cusim_copy_of[mine].first = i;
 	else
-		cusim_copies[lane->copy_last].next = i;
-	lane->copy_last = i;
+		cusim_copies[cusim_copy_of[mine].last].next = i;
+	cusim_copy_of[mine].last = i;
 }
 
 void cusim_async_commit(void)
 {
-	cusim_lanes[cusim_now.thread].group++;
+	cusim_copy_of[cusim_now.thread].group++;
 }
 
 void cusim_async_wait(int groups_left)
 {
-	struct cusim_lane *lane = &cusim_lanes[cusim_now.thread];
+	uint32_t mine = cusim_now.thread;
 
-	while (lane->copy_first >= 0 && cusim_copies[lane->copy_first].group < lane->group - groups_left) {
-		int i = lane->copy_first;
+	while (cusim_copy_of[mine].first >= 0 &&
+	       cusim_copies[cusim_copy_of[mine].first].group < cusim_copy_of[mine].group - groups_left) {
+		int i = cusim_copy_of[mine].first;
 		const struct cusim_copy_one *c = &cusim_copies[i];
 
 		memcpy(c->to, c->from, (size_t)c->bytes);
 		memset(c->to + c->bytes, 0, (size_t)(c->size - c->bytes));
 		cusim_access_check(c->to, (size_t)c->size, CUSIM_WRITE, __builtin_return_address(0));
-		lane->copy_first = c->next;
+		cusim_copy_of[mine].first = c->next;
 		cusim_copies[i].next = cusim_copies_free;
 		cusim_copies_free = i;
 	}

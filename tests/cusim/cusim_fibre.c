@@ -32,10 +32,9 @@ void cusim_fibre_init(void)
 
 #if defined __x86_64__ && !defined __ILP32__
 
-static void *cusim_fibre_sp[CUSIM_MAX_THREADS], *cusim_fibre_scheduler;
+void *cusim_fibre_sp[CUSIM_MAX_THREADS];
+static void *cusim_fibre_scheduler;
 
-/* Saves the registers that a callee keeps, and goes on where `to` was saved. */
-void cusim_fibre_switch(void **from, void *to);
 __asm__(".text\n"
 	".type cusim_fibre_switch, @function\n"
 	".hidden cusim_fibre_switch\n"
@@ -80,11 +79,6 @@ void cusim_fibre_enter(uint32_t i)
 void cusim_fibre_leave(uint32_t i)
 {
 	cusim_fibre_switch(&cusim_fibre_sp[i], cusim_fibre_scheduler);
-}
-
-void cusim_fibre_change(uint32_t i, uint32_t to)
-{
-	cusim_fibre_switch(&cusim_fibre_sp[i], cusim_fibre_sp[to]);
 }
 
 #else

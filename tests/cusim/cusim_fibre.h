@@ -22,6 +22,16 @@ void cusim_fibre_begin(uint32_t i, void (*f)(void));
 void cusim_fibre_enter(uint32_t i);
 /* From fibre i back to the scheduler, or into another fibre. */
 void cusim_fibre_leave(uint32_t i);
+#if defined __x86_64__ && !defined __ILP32__
+extern void *cusim_fibre_sp[];      /* of fibres that do not run */
+/* Saves the registers that a callee keeps, and goes on where `to` was saved. */
+void cusim_fibre_switch(void **from, void *to);
+static inline void cusim_fibre_change(uint32_t i, uint32_t to)
+{
+	cusim_fibre_switch(&cusim_fibre_sp[i], cusim_fibre_sp[to]);
+}
+#else
 void cusim_fibre_change(uint32_t i, uint32_t to);
+#endif
 
 #endif

@@ -92,6 +92,7 @@ static void cusim_memory_drop_part(struct cusim_page **slot, size_t at, size_t n
 
 	(void)arg;
 	cusim_page_bits(page->valid, at, n, false);
+	cusim_page_bits(page->written, at, n, false);
 	page->bytes -= (uint32_t)n;
 	if (page->bytes)
 		return;
@@ -102,8 +103,13 @@ static void cusim_memory_drop_part(struct cusim_page **slot, size_t at, size_t n
 
 static void cusim_memory_written_part(struct cusim_page **slot, size_t at, size_t n, int written)
 {
-	if (*slot)
-		cusim_page_bits((*slot)->written, at, n, written);
+	struct cusim_page *page = *slot;
+
+	if (!page)
+		return;
+	cusim_page_bits(page->written, at, n, written);
+	for (size_t i = at / 64; written && i <= (at + n - 1) / 64; i++)
+		page->written[i] &= page->valid[i];
 }
 
 /* ---- regions ---- */

@@ -9,6 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(hidden) /* kernels call them directly: they are in one object with the simulator */
 
 /* OP(name, what it is called in CUDA) */
 #define CUSIM_OPS(OP) \
@@ -63,6 +64,7 @@ void cusim_async(void *shared, const void *from, int size, int bytes);
 void cusim_async_commit(void);
 void cusim_async_wait(int groups_left);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

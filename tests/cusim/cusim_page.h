@@ -13,7 +13,7 @@
 #define CUSIM_PAGE_WORDS (CUSIM_PAGE / 4)
 #define CUSIM_PAGE_BITS (CUSIM_PAGE / 64)
 
-/* Who: thread, bytes of the word, and flags. */
+/* The parts of a stamp's `who`. */
 #define CUSIM_WHO_THREAD 0x3ffu
 #define CUSIM_WHO_BYTES(who) ((who) >> 10 & 15u)
 #define CUSIM_WHO_FLAGS 0xc000u
@@ -22,14 +22,10 @@
 #define CUSIM_BY_WARPS 0x8000u
 #define CUSIM_BY_BLOCKS 0xc000u
 
-struct cusim_stamp {
-	uint32_t epoch;
-	uint16_t lap, who;
-};
 struct cusim_word { struct cusim_stamp w, r; };
 
 struct cusim_page {
-	uint64_t valid[CUSIM_PAGE_BITS], written[CUSIM_PAGE_BITS];
+	uint64_t valid[CUSIM_PAGE_BITS], written[CUSIM_PAGE_BITS]; /* what is written is valid, too */
 	struct cusim_word *word;    /* [CUSIM_PAGE_WORDS], from the first access on */
 	uint32_t bytes;             /* that are valid */
 	bool shared;                /* each block has its own */

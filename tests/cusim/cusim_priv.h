@@ -15,15 +15,24 @@
 
 enum cusim_access { CUSIM_READ, CUSIM_WRITE, CUSIM_ATOMIC };
 
-/* The running thread. An epoch is the time between two barriers of a block: no two of the process have one number.
- * A lap is the time between two operations of a warp within an epoch. */
+/* Who touched a word, and when. An epoch is the time between two barriers of a block: no two of the process have one number.
+ * A lap is the time between two operations of a warp within an epoch. Who: thread, bytes of the word, and flags. */
+struct cusim_stamp {
+	uint32_t epoch;
+	uint16_t lap, who;
+};
+
+/* The running thread. */
 struct cusim_now {
 	uintptr_t stack;            /* [CUSIM_STACK], its own */
 	uintptr_t args;             /* [args_bytes] */
 	size_t args_bytes;
-	uint32_t epoch, launch_epoch, block_epoch;  /* the last two: the first of this launch, and of this block */
+	struct cusim_stamp stamp;   /* that it sets; who: not yet */
+	/* Whoever was there before these epochs is no party of a race: in memory of all blocks, the launch's first; in a
+	 * block's own, the running one. */
+	uint32_t since[2];
+	uint32_t block_epoch;       /* the first of this block */
 	uint32_t thread;            /* its number in the block */
-	uint16_t lap;
 	uint8_t strangers;          /* as cusim_page.owner: all devices but the running one */
 };
 extern struct cusim_now cusim_now;
@@ -57,12 +66,11 @@ struct cusim_lane {                 /* a thread */
 	int op, line;               /* what it waits at */
 	uint32_t mask;              /* warp operations: who takes part */
 	int width, arg;
-	uint64_t value;             /* in, then out */
-	void *p[4];                 /* operands of matrix operations */
-	int group, copy_first, copy_last; /* cp.async, see cusim_copy.c */
 	uint32_t idx[3];
-};
+	void *p[3];                 /* operands of matrix operations */
+} __attribute__((aligned(64)));
 extern struct cusim_lane cusim_lanes[CUSIM_MAX_THREADS];
+extern uint64_t cusim_values[CUSIM_MAX_THREADS]; /* of each: what it brings to an operation, then what it gets */
 
 /* Runs one block; the launch was looked at before. */
 void cusim_block_run(const struct cusim_launch *l);
@@ -72,8 +80,8 @@ void cusim_block_abandon(void) __attribute__((noreturn));
 /* ---- cusim_warp.c ---- */
 
 const char *cusim_warp_name(int op);
-/* All lanes of mask have arrived with the same operation: computes their results. */
-void cusim_warp_do(struct cusim_lane *warp, uint32_t mask);
+/* All lanes of mask have arrived with the same operation: computes their results; value: [32] of cusim_values. */
+void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask);
 
 /* ---- cusim_copy.c ---- */
 

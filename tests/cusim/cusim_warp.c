@@ -24,11 +24,11 @@ const char *cusim_warp_name(int op)
 /* ---- shuffles ---- */
 
 /* Which lane does lane i read from? Beyond its segment: itself. */
-static int cusim_warp_source(const struct cusim_lane *lane, int i)
+static inline int cusim_warp_source(int op, const struct cusim_lane *lane, int i)
 {
-	int width = lane->width, begin = i / width * width, from;
+	int width = lane->width, begin = i & -width, from;
 
-	switch (lane->op) {
+	switch (op) {
 	case CUSIM_SHFL:
 		return begin + (lane->arg & (width - 1));
 	case CUSIM_SHFL_UP:
@@ -43,54 +43,51 @@ static int cusim_warp_source(const struct cusim_lane *lane, int i)
 	}
 }
 
-static void cusim_warp_shuffle(struct cusim_lane *warp, uint32_t mask)
+static void cusim_warp_shuffle(struct cusim_lane *warp, uint64_t *value, uint32_t mask, int op)
 {
-	uint64_t value[CUSIM_WARP];
+	uint64_t was[CUSIM_WARP];
 
-	for (int i = 0; i < CUSIM_WARP; i++)
-		value[i] = warp[i].value;
+	memcpy(was, value, sizeof was);
 	for (uint32_t m = mask; m; m &= m - 1) {
-		int i = __builtin_ctz(m), from = cusim_warp_source(&warp[i], i);
+		int i = __builtin_ctz(m), from = cusim_warp_source(op, &warp[i], i);
 
 		if (!(mask >> from & 1)) {
 			cusim_report(NULL, 1000 + warp[i].line, "%s at line %d: lane %d reads lane %d, which takes no part",
-				     cusim_warp_name(warp[i].op), warp[i].line, i, from);
+				     cusim_warp_name(op), warp[i].line, i, from);
 			cusim_block_abandon();
 		}
-		warp[i].value = value[from];
+		value[i] = was[from];
 	}
 }
 
 /* ---- votes and sums ---- */
 
-static uint64_t cusim_warp_vote(const struct cusim_lane *warp, uint32_t mask, int op)
+static uint64_t cusim_warp_vote(const uint64_t *value, uint32_t mask, int op)
 {
 	uint32_t yes = 0;
 
 	for (uint32_t m = mask; m; m &= m - 1)
-		yes |= (uint32_t)(warp[__builtin_ctz(m)].value != 0) << __builtin_ctz(m);
+		yes |= (uint32_t)(value[__builtin_ctz(m)] != 0) << __builtin_ctz(m);
 	return op == CUSIM_BALLOT ? yes : op == CUSIM_ANY ? yes != 0 : yes == mask;
 }
 
-/* arg: are they signed? */
-static uint64_t cusim_warp_reduce(const struct cusim_lane *warp, uint32_t mask, int op)
+static uint64_t cusim_warp_reduce(const uint64_t *value, uint32_t mask, int op, bool is_signed)
 {
-	int first = __builtin_ctz(mask);
-	uint32_t sum = (uint32_t)warp[first].value;
+	uint32_t sum = (uint32_t)value[__builtin_ctz(mask)];
 
 	for (uint32_t m = mask & (mask - 1); m; m &= m - 1) {
-		uint32_t v = (uint32_t)warp[__builtin_ctz(m)].value;
-		int less = warp[first].arg ? (int32_t)v < (int32_t)sum : v < sum;
+		uint32_t v = (uint32_t)value[__builtin_ctz(m)];
+		int less = is_signed ? (int32_t)v < (int32_t)sum : v < sum;
 
 		sum = op == CUSIM_ADD ? sum + v : (op == CUSIM_MIN) == (less != 0) ? v : sum;
 	}
 	return sum;
 }
 
-static void cusim_warp_same(struct cusim_lane *warp, uint32_t mask, uint64_t value)
+static void cusim_warp_same(uint64_t *value, uint32_t mask, uint64_t result)
 {
 	for (uint32_t m = mask; m; m &= m - 1)
-		warp[__builtin_ctz(m)].value = value;
+		value[__builtin_ctz(m)] = result;
 }
 
 /* ---- matrices; fragments as the PTX manual lays them out ---- */
@@ -151,7 +148,7 @@ static void cusim_warp_mma(struct cusim_lane *warp, int k, int per, float (*valu
 		}
 }
 
-void cusim_warp_do(struct cusim_lane *warp, uint32_t mask)
+void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask)
 {
 	int op = warp[__builtin_ctz(mask)].op;
 
@@ -166,17 +163,17 @@ void cusim_warp_do(struct cusim_lane *warp, uint32_t mask)
 	case CUSIM_SHFL_UP:
 	case CUSIM_SHFL_DOWN:
 	case CUSIM_SHFL_XOR:
-		cusim_warp_shuffle(warp, mask);
+		cusim_warp_shuffle(warp, value, mask, op);
 		return;
 	case CUSIM_BALLOT:
 	case CUSIM_ANY:
 	case CUSIM_ALL:
-		cusim_warp_same(warp, mask, cusim_warp_vote(warp, mask, op));
+		cusim_warp_same(value, mask, cusim_warp_vote(value, mask, op));
 		return;
 	case CUSIM_ADD:
 	case CUSIM_MIN:
 	case CUSIM_MAX:
-		cusim_warp_same(warp, mask, cusim_warp_reduce(warp, mask, op));
+		cusim_warp_same(value, mask, cusim_warp_reduce(value, mask, op, warp[__builtin_ctz(mask)].arg != 0));
 		return;
 	case CUSIM_LDMATRIX:
 		cusim_warp_ldmatrix(warp);
