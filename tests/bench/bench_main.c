@@ -26,7 +26,7 @@ enum bench_exit { BENCH_OK, BENCH_FAILED, BENCH_USAGE };
 	OPT(memory, "SIZE", "working set (default 1G)") \
 	OPT(op, "NAME", "op: only this one") \
 	OPT(format, "NAME", "op: only this weight format, one of f32, bf16, fp8, fp4, nvfp4") \
-	OPT(shape, "ROWSxCOLS", "op: linear has this shape instead of the model's") \
+	OPT(shape, "ROWSxCOLS", "op: linear, and an expert's first matrix, have this shape instead of the model's") \
 	OPT(tokens, "LIST", "op: tokens of a call (default 1,512)") \
 	OPT(plugin, "FILE", "model, serve: load kernels, and use all of them without --kernels; may be repeated") \
 	OPT(kernels, "SLOT", "model, serve: FAMILY|OP[.PHASE]=PLUGIN or all=PLUGIN; may be repeated, later ones win") \

@@ -6,6 +6,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 #include "engine/eval/eval_plugins.h"
+#include "plugins/check/check.h"
 #include "plugins/op/op_cost.h"
 #include "plugins/op/op_io.h"
 #include "plugins/op/op_name.h"
@@ -314,6 +315,10 @@ static int bench_op_linear(struct bench_op_run *r, const struct bench_linear *l,
 
 static int bench_op_experts(struct bench_op_run *r, enum dsv4_wfmt fmt, bool packed, int n_tok)
 {
+	const struct bench_args *args = &r->b->args;
+	const struct bench_layer l = { .fmt = fmt, .packed = packed,
+				       .inter = args->rows ? (int)args->rows : check_shape_flash.inter,
+				       .dim = args->rows ? (int)args->cols : check_shape_flash.hidden };
 	struct bench_pairs s = { 0 };
 	struct bench_kernel k;
 	struct bench_units u;
@@ -323,7 +328,7 @@ static int bench_op_experts(struct bench_op_run *r, enum dsv4_wfmt fmt, bool pac
 
 	if (!bench_op_find(r->pr, DSV4_OP_moe_experts, bench_op_phase(n_tok), fmt, &k))
 		return 0;
-	rc = bench_units_experts(&u, &r->memory, r->pool, fmt, packed, n_tok, r->why);
+	rc = bench_units_experts(&u, &r->memory, r->pool, &l, n_tok, r->why);
 	row = rc ? NULL : bench_op_row(r, &k, &u, n_tok, &s);
 	bench_units_fini(&u);
 	bench_pairs_fini(&s);

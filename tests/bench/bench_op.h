@@ -50,9 +50,14 @@ extern const int bench_n_linears;
 /* At most `most` matrices (0: as many as there is room for); RC_INVALID when there is no room for one. */
 int bench_units_linear(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_linear *l, int n_tok,
 		       int most, struct buf *why);
-/* A layer's routed and shared experts, of the shape of V4-Flash; packed: with repacked copies of FP4. */
-int bench_units_experts(struct bench_units *u, struct bench_memory *m, struct pool *p, enum dsv4_wfmt fmt, bool packed,
-			int n_tok, struct buf *why);
+struct bench_layer {
+	enum dsv4_wfmt fmt;
+	bool packed;                /* with repacked copies of FP4 */
+	int inter, dim;
+};
+/* A layer's routed and shared experts, as many as V4-Flash has. */
+int bench_units_experts(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_layer *l, int n_tok,
+			struct buf *why);
 void bench_units_fini(struct bench_units *u);
 
 /* ---- bench_op.c ---- */

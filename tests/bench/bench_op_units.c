@@ -123,17 +123,16 @@ struct bench_experts {
 	struct dsv4_expert *expert, *shared;
 	struct dsv4_packed *packed;
 	int n, n_shared;
-	bool with_packed;
+	const struct bench_layer *layer;
 	int n_tok;
 };
 
-static bool bench_experts_one(struct bench_memory *m, struct pool *p, enum dsv4_wfmt fmt, struct dsv4_expert *e)
+static bool bench_experts_one(struct bench_memory *m, struct pool *p, const struct bench_layer *l, enum dsv4_wfmt fmt,
+			      struct dsv4_expert *e)
 {
-	const struct check_shape *s = &check_shape_flash;
-
-	return bench_memory_weight(m, p, fmt, s->inter, s->hidden, &e->w1) &&
-	       bench_memory_weight(m, p, fmt, s->hidden, s->inter, &e->w2) &&
-	       bench_memory_weight(m, p, fmt, s->inter, s->hidden, &e->w3);
+	return bench_memory_weight(m, p, fmt, l->inter, l->dim, &e->w1) &&
+	       bench_memory_weight(m, p, fmt, l->dim, l->inter, &e->w2) &&
+	       bench_memory_weight(m, p, fmt, l->inter, l->dim, &e->w3);
 }
 
 struct bench_pack {
@@ -164,10 +163,10 @@ static bool bench_experts_pack(struct bench_memory *m, struct pool *p, const str
 	return out->w1 && out->w2 && out->w3;
 }
 
-static int bench_experts_make(struct bench_units *u, struct pool *p, enum dsv4_wfmt fmt, struct bench_experts *x,
-			      struct buf *why)
+static int bench_experts_make(struct bench_units *u, struct pool *p, struct bench_experts *x, struct buf *why)
 {
 	const struct check_shape *s = &check_shape_flash;
+	const struct bench_layer *l = x->layer;
 
 	/* A GPU's kernels read the list of experts, too. */
 	x->expert = bench_units_numbers(u, s->experts, sizeof *x->expert);
@@ -175,10 +174,10 @@ static int bench_experts_make(struct bench_units *u, struct pool *p, enum dsv4_w
 	x->packed = bench_units_new(u, (size_t)s->experts, sizeof *x->packed);
 	if (!x->expert || !x->shared)
 		return buf_why(why, RC_INVALID, "no memory for %d experts", s->experts);
-	while (x->n_shared < BENCH_UNITS_SHARED && bench_experts_one(u->memory, p, DSV4_W_FP8, &x->shared[x->n_shared]))
+	while (x->n_shared < BENCH_UNITS_SHARED && bench_experts_one(u->memory, p, l, DSV4_W_FP8, &x->shared[x->n_shared]))
 		x->n_shared++;
-	while (x->n < s->experts && bench_experts_one(u->memory, p, fmt, &x->expert[x->n]) &&
-	       (!x->with_packed || bench_experts_pack(u->memory, p, &x->expert[x->n], &x->packed[x->n])))
+	while (x->n < s->experts && bench_experts_one(u->memory, p, l, l->fmt, &x->expert[x->n]) &&
+	       (!l->packed || bench_experts_pack(u->memory, p, &x->expert[x->n], &x->packed[x->n])))
 		x->n++;
 	if (x->n < 2 * s->experts_per_tok || x->n_shared < 2)
 		return buf_why(why, RC_INVALID, "--memory is too small for %d experts", 2 * s->experts_per_tok);
@@ -260,30 +259,29 @@ static struct bench_unit bench_experts_unit(struct bench_units *u, const struct 
 		return unit;
 	unit.args = a;
 	bench_experts_route(x, i, n, k, ids, weight);
-	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = x->n_tok, .dim = s->hidden, .inter = s->inter,
+	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = x->n_tok, .dim = x->layer->dim, .inter = x->layer->inter,
 					.n_expert = s->experts, .k = k, .n_shared = 1, .act = DSV4_ACT_FP8, .limit = 10,
 					.out_scale = 1, .expert = x->expert, .shared = &x->shared[i % x->n_shared], .x = in,
 					.ids = ids, .weight = weight, .y = out,
-					.packed = x->with_packed ? x->packed : NULL };
+					.packed = x->layer->packed ? x->packed : NULL };
 	if (device_is_gpu(u->memory->device))
 		a->expert_table = a->expert;
 	bench_experts_ranges(&unit, a);
-	unit.flops = 6.0 * x->n_tok * (k + 1) * s->hidden * s->inter;
+	unit.flops = 6.0 * x->n_tok * (k + 1) * x->layer->dim * x->layer->inter;
 	return unit;
 }
 
-int bench_units_experts(struct bench_units *u, struct bench_memory *m, struct pool *p, enum dsv4_wfmt fmt, bool packed,
-			int n_tok, struct buf *why)
+int bench_units_experts(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_layer *l, int n_tok,
+			struct buf *why)
 {
-	int64_t dim = check_shape_flash.hidden;
-	struct bench_experts x = { .with_packed = packed, .n_tok = n_tok };
+	struct bench_experts x = { .layer = l, .n_tok = n_tok };
 	float *in, *out;
 	int rc;
 
 	*u = (struct bench_units){ .op = DSV4_OP_moe_experts, .memory = m };
-	rc = bench_experts_make(u, p, fmt, &x, why);
-	in = bench_units_floats(u, n_tok * dim);
-	out = bench_units_floats(u, n_tok * dim);
+	rc = bench_experts_make(u, p, &x, why);
+	in = bench_units_floats(u, (int64_t)n_tok * l->dim);
+	out = bench_units_floats(u, (int64_t)n_tok * l->dim);
 	if (rc == 0 && (!in || !out))
 		rc = buf_why(why, RC_INVALID, "no memory for %d tokens", n_tok);
 	if (rc)

@@ -50,6 +50,10 @@ def op():
     for table, speed in (("weights_read", "gbs"), ("arithmetic", "gflops")):
         assert [r["format"] for r in found[table]] == ["fp8", "bf16", "f32", "fp4", "nvfp4"], found[table]
         assert all(r[speed] > 0 and 0 < r["ratio_p25"] <= r["ratio"] <= r["ratio_p75"] for r in found[table]), found[table]
+    found = measured("op", plugin("cuda-moe-fp4"), "--op", "moe_experts", "--shape", "64x256", "--tokens", "1,3")
+    for table, speed in (("weights_read", "gbs"), ("arithmetic", "gflops")):
+        assert [(r["what"], r["format"]) for r in found[table]] == [("layer", "fp4")], found[table]
+        assert all(r[speed] > 0 and r["ratio"] > 0 for r in found[table]), found[table]
     found = measured("op", plugin("cuda-mhc"), "--tokens", "1")
     assert [r["op"] for r in found["other"]] == ["hc_pre", "hc_head"] and not found["weights_read"], found
 
