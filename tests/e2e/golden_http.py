@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: MIT
+"""The golden vectors through a whole daemon: all positions of all cases, in both profiles, over HTTP."""
+from daemon import Daemon
+from golden import EXACT, Golden
+from scenario import ok
+
+with Daemon() as d:
+    Golden(d, "native").all()
+    ok(d, "param", "set", *EXACT)
+    Golden(d, "exact").all()
