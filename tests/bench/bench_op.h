@@ -56,8 +56,8 @@ struct bench_layer {
 	int inter, dim;
 };
 /* A layer's routed and shared experts, as many as V4-Flash has. */
-int bench_units_experts(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_layer *l, int n_tok,
-			struct buf *why);
+int bench_units_experts(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_layer *l,
+			int n_tok, struct buf *why);
 void bench_units_fini(struct bench_units *u);
 
 /* ---- bench_op.c ---- */

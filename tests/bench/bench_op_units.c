@@ -174,7 +174,8 @@ static int bench_experts_make(struct bench_units *u, struct pool *p, struct benc
 	x->packed = bench_units_new(u, (size_t)s->experts, sizeof *x->packed);
 	if (!x->expert || !x->shared)
 		return buf_why(why, RC_INVALID, "no memory for %d experts", s->experts);
-	while (x->n_shared < BENCH_UNITS_SHARED && bench_experts_one(u->memory, p, l, DSV4_W_FP8, &x->shared[x->n_shared]))
+	while (x->n_shared < BENCH_UNITS_SHARED &&
+	       bench_experts_one(u->memory, p, l, DSV4_W_FP8, &x->shared[x->n_shared]))
 		x->n_shared++;
 	while (x->n < s->experts && bench_experts_one(u->memory, p, l, l->fmt, &x->expert[x->n]) &&
 	       (!l->packed || bench_experts_pack(u->memory, p, &x->expert[x->n], &x->packed[x->n])))
@@ -259,7 +260,8 @@ static struct bench_unit bench_experts_unit(struct bench_units *u, const struct 
 		return unit;
 	unit.args = a;
 	bench_experts_route(x, i, n, k, ids, weight);
-	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = x->n_tok, .dim = x->layer->dim, .inter = x->layer->inter,
+	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = x->n_tok, .dim = x->layer->dim,
+					.inter = x->layer->inter,
 					.n_expert = s->experts, .k = k, .n_shared = 1, .act = DSV4_ACT_FP8, .limit = 10,
 					.out_scale = 1, .expert = x->expert, .shared = &x->shared[i % x->n_shared], .x = in,
 					.ids = ids, .weight = weight, .y = out,
@@ -271,8 +273,8 @@ static struct bench_unit bench_experts_unit(struct bench_units *u, const struct 
 	return unit;
 }
 
-int bench_units_experts(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_layer *l, int n_tok,
-			struct buf *why)
+int bench_units_experts(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_layer *l,
+			int n_tok, struct buf *why)
 {
 	struct bench_experts x = { .layer = l, .n_tok = n_tok };
 	float *in, *out;
