@@ -1,5 +1,6 @@
 #!/bin/sh
-# code.sh: what nvcc made of every plugin for GPUs has the architectures it shall have, and spills no register.
+# code.sh: what nvcc made of every plugin for GPUs has the architectures it shall have, and spills no register: as ptxas said,
+# and as cuobjdump says where there is one ($CUOBJDUMP, or in PATH).
 set -eu
 build=${top_builddir:-build}
 
@@ -30,6 +31,19 @@ parts() {
 	done
 }
 
+cuobjdump=${CUOBJDUMP:-$(command -v cuobjdump || true)}
+
+# The code itself: a spilled register is in a kernel's stack, so that those without one are as many as ptxas told of.
+dumped() { # FATBIN NAME RESOURCES
+	for arch in sm_90a sm_100a sm_120a; do
+		"$cuobjdump" --list-elf "$1" | grep -q "\\.$arch\\.cubin" || fail "$2: cuobjdump finds no code for $arch"
+	done
+	"$cuobjdump" --list-ptx "$1" | grep -q '\.sm_80\.ptx' || fail "$2: cuobjdump finds no PTX of sm_80"
+	found=$("$cuobjdump" -res-usage "$1" 2>&1 | grep -c 'REG:.* STACK:0 .* LOCAL:0 ') || true
+	told=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$3") || true
+	[ "$found" = "$told" ] || fail "$2: cuobjdump finds $found kernels without memory of their own, ptxas told of $told"
+}
+
 checked=0
 for fatbin in "$build"/plugins/*/*.fatbin; do
 	checked=$((checked + 1))
@@ -44,6 +58,7 @@ for fatbin in "$build"/plugins/*/*.fatbin; do
 		/bytes spill stores/ && !/ 0 bytes spill stores, 0 bytes spill loads/ { print at ": " $0 }' "$said")
 	[ -z "$spills" ] || fail "registers are spilled:
 $spills"
+	[ -z "$cuobjdump" ] || dumped "$fatbin" "$name" "$said"
 	echo "$name: $(grep -c 'Compiling entry function' "$said") kernels"
 done
 [ "$checked" -gt 0 ] || fail 'no code for GPUs'
