@@ -6,7 +6,7 @@ import re
 import sys
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
-FOLDERS = ("unit", "http", "ctl", "e2e", "fuzz", "lib", "kcheck", "bench", "plugins", "faults")
+FOLDERS = ("unit", "http", "ctl", "e2e", "fuzz", "lib", "kcheck", "bench", "plugins", "faults", "cuda", "cusim")
 NAME = re.compile(r"[A-Za-z]\w*_\w+|[A-Z][a-z]\w*|[A-Z]{4,}")
 
 

@@ -152,8 +152,8 @@ static void trial_child_row(void *arg, const struct check_row *row)
 static int trial_child_check_op(struct trial_child *c, int op, const struct check_device *gpu, struct buf *why)
 {
 	struct check_options o = { .shape = c->shape, .n_shape = c->n_shape, .seed = c->seed, .quick = true,
-				   .op = op, .fence = c->fence, .device = gpu, .doing = trial_child_doing,
-				   .report = trial_child_row, .arg = c };
+				   .first = c->fence && gpu, .op = op, .fence = c->fence, .device = gpu,
+				   .doing = trial_child_doing, .report = trial_child_row, .arg = c };
 	int rc;
 
 	trial_child_op = op_name((enum dsv4_op)op);
@@ -218,7 +218,8 @@ static int trial_child_rounds(struct trial_child *c, struct buf *why)
 
 	for (int i = 0; i < TRIAL_MAX_ROUNDS && !rc; i++) {
 		before = heap;
-		/* First a write past the end is to be found and named; then nothing lies there, for reads. */
+		/* First a write past the end is to be found and named; then nothing lies there, for reads. A GPU has no
+		 * fences: there the second round is for what is left behind. */
 		c->fence = i > 0;
 		rc = trial_child_round(c, why);
 		heap = trial_child_heap();

@@ -129,7 +129,7 @@ static float case_value(struct check_case *c, enum case_values v, float scale)
 
 int case_guard(const struct check_case *c, struct guard *g, size_t size, size_t skew)
 {
-	return c->memory ? guard_new_from(g, size, skew, c->memory) : guard_new(g, size, skew, c->place);
+	return c->memory ? guard_new_from(g, size, skew, c->place, c->memory) : guard_new(g, size, skew, c->place);
 }
 
 void *case_alloc(struct check_case *c, size_t bytes, size_t align)

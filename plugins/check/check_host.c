@@ -253,7 +253,7 @@ static void *check_host_scratch(struct dsv4_exec *x, size_t bytes)
 	g = &x->mem[x->n_mem];
 	/* Whole cache lines: what an aligned vector store may touch. */
 	bytes = (bytes + 63) / 64 * 64;
-	if (x->device ? guard_new_from(g, bytes, 0, &x->device->memory) : guard_new(g, bytes, 0, x->place))
+	if (x->device ? guard_new_from(g, bytes, 0, x->place, &x->device->memory) : guard_new(g, bytes, 0, x->place))
 		return NULL;
 	for (size_t i = 0; i < g->size; i += sizeof x->poison)
 		memcpy(g->data + i, &x->poison, sizeof x->poison);

@@ -18,15 +18,16 @@ static uint8_t guard_byte(const uint8_t *p)
 	return (uint8_t)(0x5a ^ (uintptr_t)p * 37);
 }
 
-static int guard_malloc(struct guard *g, size_t skew)
+static int guard_malloc(struct guard *g, size_t skew, enum guard_place place)
 {
-	size_t all = (GUARD_PAD + skew + g->size + GUARD_PAD + 63) / 64 * 64;
+	size_t before = (place == GUARD_FENCE_START ? 0 : GUARD_PAD) + skew;
+	size_t after = place == GUARD_FENCE_END ? 0 : GUARD_PAD, all = before + g->size + after;
 
-	g->lo = g->from ? g->from->alloc(g->from->arg, all) : aligned_alloc(64, all);
+	g->lo = g->from ? g->from->alloc(g->from->arg, all) : aligned_alloc(64, (all + 63) / 64 * 64);
 	if (!g->lo)
 		return -ENOMEM;
-	g->data = g->lo + GUARD_PAD + skew;
-	g->hi = g->data + g->size + GUARD_PAD;
+	g->data = g->lo + before;
+	g->hi = g->data + g->size + after;
 	return 0;
 }
 
@@ -68,7 +69,7 @@ static int guard_make(struct guard *g, size_t skew, enum guard_place place)
 
 	if (g->size > SIZE_MAX / 4)
 		return -ENOMEM;
-	rc = place == GUARD_BYTES ? guard_malloc(g, skew) : guard_map(g, skew, place);
+	rc = place == GUARD_BYTES || g->from ? guard_malloc(g, skew, place) : guard_map(g, skew, place);
 	if (rc)
 		return rc;
 	guard_fill(g);
@@ -82,10 +83,10 @@ int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place)
 	return guard_make(g, skew, place);
 }
 
-int guard_new_from(struct guard *g, size_t size, size_t skew, const struct guard_memory *from)
+int guard_new_from(struct guard *g, size_t size, size_t skew, enum guard_place place, const struct guard_memory *from)
 {
 	*g = (struct guard){ .size = size, .from = from };
-	return guard_make(g, skew, GUARD_BYTES);
+	return guard_make(g, skew, from ? place : GUARD_BYTES);
 }
 
 void guard_free(struct guard *g)

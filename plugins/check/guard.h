@@ -14,7 +14,8 @@ enum guard_place {
 	GUARD_FENCE_START  /* also: an unmapped page right before the first */
 };
 
-/* Where memory comes from that has no fences, 64-byte aligned. */
+/* Where memory comes from that has no fences, 64-byte aligned. Where a fence would be, a piece of it ends or begins: who
+ * watches its bounds (compute-sanitizer, tests/cusim) sees what is read past them. */
 struct guard_memory {
 	void *arg;
 	void *(*alloc)(void *arg, size_t bytes); /* NULL if short */
@@ -35,8 +36,8 @@ struct guard {
  * are GUARD_FILL bytes. -ENOMEM. */
 #define GUARD_FILL 0xcd
 int guard_new(struct guard *g, size_t size, size_t skew, enum guard_place place);
-/* At GUARD_BYTES, of other memory than malloc's; from NULL is fine. */
-int guard_new_from(struct guard *g, size_t size, size_t skew, const struct guard_memory *from);
+/* Of other memory than malloc's; from NULL is malloc's, at GUARD_BYTES. */
+int guard_new_from(struct guard *g, size_t size, size_t skew, enum guard_place place, const struct guard_memory *from);
 void guard_free(struct guard *g); /* zeroes *g; zeroes are fine */
 /* Are all guard bytes as they were? *ret_at: the first that is not, as an offset from data. */
 bool guard_intact(const struct guard *g, ptrdiff_t *ret_at);

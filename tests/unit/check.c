@@ -415,6 +415,18 @@ static void test_a_shape_may_lack_dimensions(void **state)
 	assert_true(s.n_case > 0);
 }
 
+static void test_one_case_of_each_row(void **state)
+{
+	struct check_seen s = { 0 };
+	const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .quick = true, .first = true, .op = -1,
+					 .report = check_see, .arg = &s };
+
+	(void)state;
+	assert_int_equal(check_plugin(&ref_plugin, &check_base, &o), 0);
+	assert_int_equal(s.n_row, 2 * (DSV4_N_OP - 3 + 3 * DSV4_N_WFMT));
+	assert_int_equal(s.n_case, s.n_row);
+}
+
 static void test_one_op_alone(void **state)
 {
 	struct check_seen s = { 0 };
@@ -539,6 +551,7 @@ int main(void)
 		cmocka_unit_test(test_ref_passes_whatever_the_values),
 		cmocka_unit_test(test_ref_passes_as_order_and_lossy),
 		cmocka_unit_test(test_a_shape_may_lack_dimensions),
+		cmocka_unit_test(test_one_case_of_each_row),
 		cmocka_unit_test(test_one_op_alone),
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_a_read_past_an_input_dies_at_a_fence),
