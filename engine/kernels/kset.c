@@ -68,29 +68,6 @@ static int kset_overlay(struct kset *ks, const struct kset_overlay *ov, struct b
 	return rc;
 }
 
-/* On several GPUs moe_experts is told of experts that are not here, whose matrices one of before would read. */
-static bool kset_too_old(const struct kset_overlay *ov)
-{
-	const struct dsv4_plugin *p = ov->provider->plugin;
-	bool named = ov->family == DSV4_MOE && (!ov->ops || ov->ops >> DSV4_OP_moe_experts & 1);
-
-	for (uint32_t i = 0; i < p->n_op && named && ov->provider->n_more && p->abi_minor < 3; i++)
-		if (p->op[i].op == DSV4_OP_moe_experts)
-			return true;
-	return false;
-}
-
-/* As an operator asks for it. */
-static int kset_lay(struct kset *ks, const struct kset_overlay *ov, struct buf *why)
-{
-	const struct dsv4_plugin *p = ov->provider->plugin;
-
-	if (kset_too_old(ov))
-		return buf_why(why, RC_KERNEL, "plugin %s was built for ABI %d.%d: several GPUs need moe_experts of 1.3",
-			p->name, p->abi_major, p->abi_minor);
-	return kset_overlay(ks, ov, why);
-}
-
 static void kset_base(struct kset *ks)
 {
 	for (uint32_t i = 0; i < ref_plugin.n_op; i++) {
@@ -127,7 +104,7 @@ int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, st
 	kset_base(ks);
 	for (int i = 0; i < n_ov && rc == 0; i++) {
 		kset_hold(ks, ov[i].provider);
-		rc = kset_lay(ks, &ov[i], why);
+		rc = kset_overlay(ks, &ov[i], why);
 	}
 	if (rc < 0) {
 		kset_unpin(&ks);
@@ -146,7 +123,7 @@ int kset_check(const struct kset_overlay *ov, int n, struct buf *why)
 
 	kset_base(ks);
 	for (int i = 0; i < n && rc == 0; i++)
-		rc = kset_lay(ks, &ov[i], why);
+		rc = kset_overlay(ks, &ov[i], why);
 	free(ks);
 	return rc;
 }

@@ -55,8 +55,7 @@ int kset_overlays_add(struct kset_overlay *ov, int *n, const char *spec, kset_fi
  * of kset_build(), of any overlay, dropped or not. */
 int kset_overlays_reduce(struct kset_overlay *ov, int *n, struct buf *why);
 /* Later overlays win over earlier ones, slot by slot. Ops without a weight use wfmt 0. RC_PLUGIN for a
- * descriptor with a bad entry, RC_KERNEL when a plugin offers nothing for a family it is named for, or is too
- * old for what several GPUs ask of it. */
+ * descriptor with a bad entry, RC_KERNEL when a plugin offers nothing for a family it is named for. */
 int kset_build(const struct kset_overlay *ov, int n_ov, struct kset **ret_ks, struct buf *why);
 struct kset *kset_pin(struct kset *ks);
 /* For whoever knows the set from a list and holds no pin: false when the last one is gone already. */

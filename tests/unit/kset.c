@@ -265,39 +265,6 @@ static void test_any_name_makes_the_same_set(void **state)
 	}
 }
 
-/* On one GPU it may stay, and so may what it offers besides. */
-static void test_experts_of_an_older_plugin_are_not_for_several_gpus(void **state)
-{
-	static const struct dsv4_op_entry ops[] = {
-		ENTRY(moe_route, BOTH, "fp32", ref_moe_route), ENTRY(moe_experts, BOTH, "fp32", ref_moe_experts),
-		ENTRY(attn, BOTH, "fp32", ref_attn),
-	};
-	struct dsv4_plugin older = { .abi_major = 1, .abi_minor = 2, .n_op = 3, .name = "older", .op = ops };
-	struct provider p;
-	struct kset_overlay ov = { DSV4_MOE, -1, &p, 0 };
-	struct buf why = { 0 };
-	struct kset *ks = NULL;
-
-	(void)state;
-	provider_init(&p, &older, NULL);
-	assert_int_equal(kset_build(&ov, 1, &ks, &why), 0);
-	kset_unpin(&ks);
-	p.n_more = 1;
-	assert_int_equal(kset_build(&ov, 1, &ks, &why), RC_KERNEL);
-	assert_non_null(strstr(buf_str(&why), "plugin older was built for ABI 1.2"));
-	ov.ops = 1u << DSV4_OP_moe_route;
-	assert_int_equal(kset_build(&ov, 1, &ks, &why), 0);
-	kset_unpin(&ks);
-	ov = (struct kset_overlay){ DSV4_ATTENTION, -1, &p, 0 };
-	assert_int_equal(kset_build(&ov, 1, &ks, &why), 0);
-	kset_unpin(&ks);
-	ov = (struct kset_overlay){ DSV4_MOE, -1, &p, 0 };
-	older.abi_minor = 3;
-	assert_int_equal(kset_build(&ov, 1, &ks, &why), 0);
-	kset_unpin(&ks);
-	buf_fini(&why);
-}
-
 static void test_one_op_of_a_family(void **state)
 {
 	struct kset *ks = must_build("all=wide index_topk.prefill=ref rope=ref");
@@ -530,7 +497,6 @@ int main(void)
 		cmocka_unit_test(test_overlay),
 		cmocka_unit_test(test_a_name_makes_the_same_set),
 		cmocka_unit_test(test_any_name_makes_the_same_set),
-		cmocka_unit_test(test_experts_of_an_older_plugin_are_not_for_several_gpus),
 		cmocka_unit_test(test_one_op_of_a_family),
 		cmocka_unit_test(test_what_may_stand_before_the_equals),
 		cmocka_unit_test(test_later_overlay_wins),
