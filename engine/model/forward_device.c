@@ -123,7 +123,7 @@ int forward_look(struct forward *f)
 
 int forward_begin(struct forward *f, struct buf *why)
 {
-	f->attended = f->watch || f->gpu;
+	f->detour = f->watch || f->gpu;
 	f->logits_back = f->streams_back = NULL;
 	f->told = false;
 	if (!f->queue)

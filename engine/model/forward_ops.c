@@ -54,8 +54,8 @@ void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct 
 		a->size = sizeof *a; \
 		forward_set_numerics(DSV4_OP_##op_, role, f->num, a); \
 		running_op(f->running, slot, f->generation, DSV4_OP_##op_, f->phase, f->layer); \
-		if (__builtin_expect(f->attended, 0)) { \
-			rc = forward_attended(f, &(struct forward_op){ f, DSV4_OP_##op_, f->phase, wf, role, f->layer, \
+		if (__builtin_expect(f->detour, 0)) { \
+			rc = forward_watched(f, &(struct forward_op){ f, DSV4_OP_##op_, f->phase, wf, role, f->layer, \
 								       slot, a }); \
 		} else { \
 			pool_scratch_reset(f->pool); \

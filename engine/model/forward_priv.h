@@ -93,7 +93,7 @@ struct forward {
 	long blocks_read;              /* of files, by this process, when the step began */
 	bool cold;                     /* some were since the step before began: weights are not all in memory */
 	int fetched;                   /* layers whose weights but the routed experts were asked for */
-	bool attended;                 /* ops take the longer way: somebody looks on, or a GPU computes */
+	bool detour;                   /* ops take the longer way: somebody looks on, or a GPU computes */
 	const float *logits_back, *streams_back; /* where the host reads them after the step: a GPU's logits; for the tap */
 	int layer;                     /* the one that runs; n_layers is MTP, -1 the head */
 	int n_part, n_tok, n_want;     /* n_want: tokens that want logits */
@@ -120,7 +120,7 @@ int forward_matrix(struct forward *f, const struct dsv4_weight *w, enum forward_
 int forward_norm(struct forward *f, float *x, int64_t n_row, int dim, const float *weight);
 
 /* forward_watch.c: runs the op with the watch, if any, told before and after. RC_CANCELLED when it says stop. */
-int forward_attended(struct forward *f, const struct forward_op *o);
+int forward_watched(struct forward *f, const struct forward_op *o);
 
 /* forward_device.c: runs an op by whoever the slot names: a GPU's plugin on the queue, another on the pool, when what is
  * queued has run. */

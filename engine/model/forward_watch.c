@@ -6,7 +6,7 @@
 #include "engine/model/forward_priv.h"
 #include "plugins/op/op_io.h"
 
-int forward_attended(struct forward *f, const struct forward_op *o)
+int forward_watched(struct forward *f, const struct forward_op *o)
 {
 	static const struct forward_watch nobody;
 	const struct forward_watch *w = f->watch ? f->watch : &nobody;

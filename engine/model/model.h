@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The routed and shared experts of a layer as a GPU addresses them; NULLs on the CPU and for a draft block that is not. */
+/* The routed and shared experts of a layer as a GPU addresses them; NULLs on the CPU and for a draft block that the model does not have. */
 struct model_experts {
 	struct dsv4_expert *expert, *shared;   /* [n_experts], [n_shared_experts], to describe calls */
 	struct dsv4_expert *table;             /* [n_experts] for kernels */

@@ -13,12 +13,13 @@
 #include "engine/base/buf.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/inventory_rows.h"
+#include "engine/device/device_list.h"
 #include "engine/model/placement_split.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PLACEMENT_MAX_GPUS 64
+#define PLACEMENT_MAX_GPUS DEVICE_LIST_MAX
 
 struct placement {
 	int n_gpu;

@@ -15,6 +15,7 @@
 
 #include "engine/checkpoint/model_config.h"
 #include "engine/device/device.h"
+#include "engine/device/device_list.h"
 #include "engine/device/queue.h"
 #include "plugins/dsv4_plugin.h"
 
@@ -23,7 +24,7 @@
 #include <stdint.h>
 
 #define SEQUENCE_BLOCK 128 /* tokens; every compression ratio divides it */
-#define SEQUENCE_MAX_OTHERS 63 /* GPUs beside the first */
+#define SEQUENCE_MAX_OTHERS (DEVICE_LIST_MAX - 1) /* GPUs beside the first */
 
 enum sequence_tail {
 	SEQUENCE_WINDOW,       /* KV rows, [head_dim] */
