@@ -404,11 +404,11 @@ static void engine_ran(struct engine *e, enum dsv4_phase phase, const struct sch
 }
 
 /* Runs items [0, n) together. When that fails, each alone: only the one at fault is to fail. And one with drafts without
- * them first: they are nobody's fault. */
-static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n)
+ * them first: they are nobody's fault. Returns how many tokens were computed. */
+static int engine_run(struct engine *e, enum dsv4_phase phase, const struct sched_item *item, int n)
 {
 	struct buf why = { 0 };
-	int rc = engine_forward(e, phase, item, n, &why);
+	int done = 0, rc = engine_forward(e, phase, item, n, &why);
 
 	engine_set_ran(e, item->task->kset, rc);
 	if (rc && engine_device_lost(e)) {
@@ -417,15 +417,17 @@ static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sch
 		engine_tally_batch(e, phase, item, n);
 		e->bad_runs = engine_answers(item, n) ? 0 : e->bad_runs;
 		engine_ran(e, phase, item, n);
+		for (int i = 0; i < n; i++)
+			done += item[i].n;
 	} else if (n > 1) {
 		for (int i = 0; i < n && !e->broken; i++)
-			engine_run(e, phase, &item[i], 1);
+			done += engine_run(e, phase, &item[i], 1);
 	} else if (item->task->drafts) {
 		const struct sched_item alone = { item->task, 1 };
 
 		item->task->drafts = 0;
 		engine_request(item->task)->speculate = 0;
-		engine_run(e, phase, &alone, 1);
+		done = engine_run(e, phase, &alone, 1);
 	} else {
 		e->bad_runs += (rc == RC_KERNEL || rc == RC_DEVICE) && engine_answers(item, n);
 		engine_fail_request(e, engine_request(item->task), rc, buf_str(&why));
@@ -433,23 +435,21 @@ static void engine_run(struct engine *e, enum dsv4_phase phase, const struct sch
 			engine_break(e, rc, buf_str(&why));
 	}
 	buf_fini(&why);
+	return done;
 }
 
-/* The batch's requests that nobody has cancelled since the step was planned. Returns their tokens. */
+/* The batch's requests that nobody has cancelled since the step was planned. Returns the tokens computed. */
 static int engine_batch(struct engine *e, const struct sched_batch *b)
 {
 	struct sched_item *item = e->sched.item + b->first;
-	int i, n = 0, tokens = 0;
+	int i, n = 0;
 
 	for (i = 0; i < b->n; i++) {
 		if (engine_reap(e, engine_request(item[i].task)))
 			continue;
-		tokens += item[i].n;
 		item[n++] = item[i];
 	}
-	if (n)
-		engine_run(e, b->phase, item, n);
-	return tokens;
+	return n ? engine_run(e, b->phase, item, n) : 0;
 }
 
 /* Runs what was planned, and learns what it cost. Returns the prompt tokens computed beside decoding. */

@@ -151,17 +151,11 @@ static int device_find(struct device *d, struct buf *why)
 	return device_lacks(d, why);
 }
 
-static int device_start(struct device *d, struct buf *why)
+int device_measure(struct device *d, struct buf *why)
 {
 	size_t free_bytes = 0, total = 0;
-	void *context;
-	int rc = d->cu->context_retain(&context, d->id);
+	int rc;
 
-	if (rc) {
-		(void)device_result(d, rc, "no context", why);
-		return RC_UNAVAILABLE;
-	}
-	d->context = context;
 	device_enter(d);
 	rc = d->cu->mem_info(&free_bytes, &total);
 	if (rc) {
@@ -172,6 +166,19 @@ static int device_start(struct device *d, struct buf *why)
 	d->at_open = free_bytes;
 	d->usable = free_bytes - (free_bytes < total / DEVICE_MARGIN ? free_bytes : total / DEVICE_MARGIN);
 	return 0;
+}
+
+static int device_start(struct device *d, struct buf *why)
+{
+	void *context;
+	int rc = d->cu->context_retain(&context, d->id);
+
+	if (rc) {
+		(void)device_result(d, rc, "no context", why);
+		return RC_UNAVAILABLE;
+	}
+	d->context = context;
+	return device_measure(d, why);
 }
 
 int device_open(const char *name, struct device **ret_d, struct buf *why)

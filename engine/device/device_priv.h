@@ -99,6 +99,8 @@ struct device {
 
 /* The driver knows which device the calling thread means. */
 void device_enter(const struct device *d);
+/* What is free now is what it may use: before anything is taken. RC_UNAVAILABLE. */
+int device_measure(struct device *d, struct buf *why);
 /* 0, -ENOMEM, or RC_DEVICE for what the device does not recover from; why gets what and the driver's words. */
 int device_result(struct device *d, int rc, const char *what, struct buf *why);
 /* It computes no more, nor do those that compute with it; why: of the first. */

@@ -265,5 +265,8 @@ int ranks_nccl_open(struct ranks *r, struct buf *why)
 	if (rc)
 		return buf_why(why, rc, "no threads for NCCL");
 	rc = ranks_nccl_init(r, why);
-	return rc ? rc : ranks_nccl_first(r, why);
+	rc = rc ? rc : ranks_nccl_first(r, why);
+	for (int i = 0; i < r->n && rc == 0; i++)
+		rc = device_measure(r->place[i].device, why); /* NCCL has taken memory of its own */
+	return rc;
 }

@@ -146,6 +146,8 @@ int provider_open(struct provider *p, struct buf *why)
 		int rc = p->plugin->open(host, &host->state);
 
 		if (rc) {
+			if (provider_at(p, i)->device)
+				device_unload(provider_at(p, i)->device, host);
 			provider_close_first(p, i);
 			return provider_failed(p, i, "open", rc, why);
 		}

@@ -312,9 +312,9 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 	rc = forward_hc_head(f, DSV4_W_F32, FORWARD_PLAIN, &a);
 	if (rc == 0)
 		rc = forward_norm(f, f->y, f->n_want, d->hidden_size, norm);
-	if (rc < 0 || head->rows == 0)
-		return rc;
-	rc = forward_linear(f, (enum dsv4_wfmt)head->fmt, FORWARD_PLAIN, &l);
+	if (rc == 0 && head->rows == 0)
+		return forward_pass_by(f, DSV4_OP_linear, (enum dsv4_wfmt)head->fmt);
+	rc = rc < 0 ? rc : forward_linear(f, (enum dsv4_wfmt)head->fmt, FORWARD_PLAIN, &l);
 	if (rc == 0 && forward_own_logits(f))
 		f->logits_back = queue_fetch(f->queue, f->logits, (size_t)f->n_want * (size_t)head->rows * sizeof *logits);
 	return rc;
@@ -411,9 +411,10 @@ static int forward_layers(struct forward *f, float *logits)
 		rc = forward_block(f, &w->layer[f->layer]);
 	}
 	f->layer = -1;
+	rc = rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, logits);
 	if (rc == 0)
 		forward_last(f);
-	return rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, logits);
+	return rc;
 }
 
 static int forward_pass(struct forward *f, const void *batch)
@@ -428,16 +429,18 @@ static int forward_pass(struct forward *f, const void *batch)
 	if (rc == 0)
 		rc = forward_plan(f, b);
 	if (rc == 0)
-		rc = forward_prepare(f);
-	if (rc == 0)
 		rc = forward_reserve(f);
 	if (rc == 0)
+		forward_capture(f);
+	if (rc == 0)
+		rc = forward_prepare(f);
+	if (rc == 0)
 		rc = forward_start(f, b);
-	rc = forward_agree(f, rc);
+	rc = forward_agree_queue(f, rc);
 	running_begin(f->running, b->name ? b->name[0] : NULL);
 	if (rc == 0)
 		rc = forward_layers(f, b->logits);
-	rc = forward_end(f, forward_agree_end(f, rc), b->logits);
+	rc = forward_end(f, forward_agree_queue(f, rc), b->logits);
 	running_end(f->running);
 	return rc;
 }

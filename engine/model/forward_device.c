@@ -121,6 +121,11 @@ int forward_look(struct forward *f)
 	return rc ? rc : queue_sync(f->queue, f->why);
 }
 
+int forward_pass_by(struct forward *f, enum dsv4_op op, enum dsv4_wfmt wf)
+{
+	return !f->gpu || kset_slot(f->kset, op, f->phase, wf)->provider->host.gpu ? 0 : forward_look(f);
+}
+
 int forward_begin(struct forward *f, struct buf *why)
 {
 	f->detour = f->watch || f->gpu;
@@ -132,13 +137,17 @@ int forward_begin(struct forward *f, struct buf *why)
 		return RC_DEVICE;
 	if (f->slots)
 		expert_slots_fill(f->slots, f->queue);
+	return 0;
+}
+
+void forward_capture(struct forward *f)
+{
 	if (!f->gpu || f->phase != DSV4_DECODE)
-		return 0;
+		return;
 	if (f->no_graph)
 		queue_no_graph(f->queue, f->no_graph);
 	else
 		queue_graph(f->queue, f->generation);
-	return 0;
 }
 
 void forward_last(struct forward *f)
@@ -147,6 +156,8 @@ void forward_last(struct forward *f)
 
 	if (f->tap && f->tap->end) /* short of memory the queue fails */
 		f->streams_back = queue_fetch(f->queue, f->streams, (size_t)f->n_tok * row * sizeof *f->streams);
+	if (f->slots)
+		expert_slots_fetch(f->slots, f->queue);
 }
 
 /* Its rows of the head, of every token's logits. */
@@ -160,21 +171,21 @@ static void forward_give_logits(const struct forward *f, float *logits)
 
 static int forward_end_gpu(struct forward *f, int rc)
 {
+	/* The driver's words say more than the op's; nobody's words are lost to a number. */
+	struct buf *say = rc && rc != RC_KERNEL && f->why && f->why->len ? NULL : f->why;
 	int end;
 
 	if (f->told)
 		queue_drop(f->queue); /* some of what was captured another may wait for, which has not captured it */
 	/* What it has grown to is what others lack. */
 	if (rc == -ENOMEM) {
-		(void)queue_end(f->queue, NULL);
+		(void)queue_end(f->queue, say);
 		forward_release(f);
 		if (f->slots)
 			expert_slots_end(f->slots, true);
 		return rc;
 	}
-	if (f->slots && rc == 0)
-		expert_slots_fetch(f->slots, f->queue);
-	end = queue_end(f->queue, rc && rc != RC_KERNEL ? NULL : f->why); /* the driver's words say more than the op's */
+	end = queue_end(f->queue, say);
 	if (f->slots)
 		expert_slots_end(f->slots, end != 0);
 	return end && (rc == 0 || rc == RC_KERNEL) ? end : rc;

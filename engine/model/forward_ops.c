@@ -9,8 +9,8 @@
 
 static int forward_failed(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, int rc)
 {
-	if (rc == RC_CANCELLED || rc == RC_DEVICE)
-		return rc;
+	if (f->told || rc == RC_CANCELLED || rc == RC_DEVICE)
+		return rc; /* another GPU's, which has words for it, or nobody's */
 	return buf_why(f->why, rc == -ENOMEM ? rc : RC_KERNEL, "%s of %s failed in layer %d, %s: %s",
 		op_name(op), slot->provider->plugin->name, f->layer, op_phase_name(f->phase), rc_text(rc));
 }

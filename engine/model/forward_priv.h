@@ -125,9 +125,13 @@ int forward_watched(struct forward *f, const struct forward_op *o);
 /* forward_device.c: runs an op by whoever the slot names: a GPU's plugin on the queue, another on the pool, when what is
  * queued has run. */
 int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, const void *args);
-/* A step begins on the queue; one that may be a graph. */
+/* Where others may call that op, this one has nothing to compute: it waits where they would. */
+int forward_pass_by(struct forward *f, enum dsv4_op op, enum dsv4_wfmt wf);
+/* A step begins on the queue. */
 int forward_begin(struct forward *f, struct buf *why);
-/* Behind the last layer: what the tap gets at the end. */
+/* What is queued from here on may be a graph, which a step that fails drops: sequences have made room before. */
+void forward_capture(struct forward *f);
+/* The last that is queued, behind the head: what the host looks at when the step has ended. */
 void forward_last(struct forward *f);
 /* And ends: waits, and gives its rows of the logits, unless the step failed (rc). */
 int forward_end(struct forward *f, int rc, float *logits);
@@ -147,7 +151,9 @@ int forward_look(struct forward *f);
 typedef int forward_pass_f(struct forward *f, const void *batch);
 int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, struct buf *why);
 int forward_agree(struct forward *f, int rc);
-int forward_agree_end(struct forward *f, int rc); /* the last of a pass: what is queued is launched if all say 0 */
+/* The same, and no rank's queue has failed: before the first gather, and at the end, where what is queued is launched by all
+ * or by none. */
+int forward_agree_queue(struct forward *f, int rc);
 /* For rank 0; waits until its threads are gone. */
 void forward_crew_free(struct forward_crew **c);
 /* More buffers of a step, with several GPUs. */

@@ -220,7 +220,7 @@ int forward_agree(struct forward *f, int rc)
 	return rc;
 }
 
-int forward_agree_end(struct forward *f, int rc)
+int forward_agree_queue(struct forward *f, int rc)
 {
 	return forward_agree(f, rc || f->m->n_rank < 2 ? rc : queue_failed(f->queue));
 }

@@ -97,9 +97,10 @@ static int mtp_layers(struct forward *f, const struct mtp_batch *b)
 		rc = mtp_streams(f, w);
 	if (rc == 0)
 		rc = forward_block(f, &w->layer);
+	rc = rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, b->logits);
 	if (rc == 0)
 		forward_last(f);
-	return rc < 0 ? rc : forward_logits(f, &w->hc_head, w->norm, b->logits);
+	return rc;
 }
 
 static int mtp_pass(struct forward *f, const void *batch)
@@ -113,14 +114,16 @@ static int mtp_pass(struct forward *f, const void *batch)
 	if (rc == 0)
 		rc = mtp_plan(f, b);
 	if (rc == 0)
+		forward_capture(f);
+	if (rc == 0)
 		rc = forward_prepare(f);
 	if (rc == 0)
 		rc = mtp_start(f, b);
-	rc = forward_agree(f, rc);
+	rc = forward_agree_queue(f, rc);
 	running_begin(f->running, NULL);
 	if (rc == 0)
 		rc = mtp_layers(f, b);
-	rc = forward_end(f, forward_agree_end(f, rc), b->logits);
+	rc = forward_end(f, forward_agree_queue(f, rc), b->logits);
 	running_end(f->running);
 	return rc;
 }

@@ -76,7 +76,7 @@ def tables(d):
         json.loads(said(d, *words, "--json"))
     slots = ok(d, "kernels", "show", "ref")["slots"]
     assert {s["phase"] for s in slots} == {"prefill", "decode"} and {s["provider"] for s in slots} == {"ref"}
-    assert len({s["op"] for s in slots}) == 12
+    assert len({s["op"] for s in slots}) == 13
 
 
 def usage(d):

@@ -13,7 +13,7 @@
 static struct dsv4_weight cost_weight(enum dsv4_wfmt fmt, bool f32_scale, int64_t rows, int64_t cols)
 {
 	return (struct dsv4_weight){ .size = sizeof(struct dsv4_weight), .fmt = (uint8_t)fmt,
-				     .sfmt = (uint8_t)case_matrix_sfmt(fmt, f32_scale), .rows = rows, .cols = cols };
+				     .sfmt = (uint8_t)case_matrix_sfmt(fmt, f32_scale), .rows = rows, .cols = cols, .data = "here" };
 }
 
 /* All are whole numbers. */
@@ -80,16 +80,19 @@ static void test_attn(void **state)
 static void test_moe(void **state)
 {
 	struct dsv4_weight gate = cost_weight(DSV4_W_BF16, false, 5, 16), up = cost_weight(DSV4_W_F32, false, 4, 8);
-	const struct dsv4_expert e = { up, cost_weight(DSV4_W_F32, false, 8, 4), up }, all[3] = { e, e, e };
+	const struct dsv4_expert e = { up, cost_weight(DSV4_W_F32, false, 8, 4), up };
+	struct dsv4_expert all[3] = { e, e, e };
 	const int32_t ids[2] = { 1, 1 };
 	union case_args route = { .moe_route = { .n_tok = 3, .dim = 16, .n_expert = 5, .k = 2, .gate = &gate } };
 	union case_args a = { .moe_experts = { .n_tok = 2, .dim = 8, .inter = 4, .n_expert = 3, .k = 1, .n_shared = 1,
-					       .expert = all, .shared = all, .ids = ids } };
+					       .expert = all, .shared = &e, .ids = ids } };
 
 	(void)state;
 	cost_equal(DSV4_OP_moe_route, &route, 5 * 16 * 2 + 3 * 16 * 4, 2 * 3 * 5 * 16);
 	/* one expert of three is read, and the shared one */
 	cost_equal(DSV4_OP_moe_experts, &a, 2 * 8 * 4 + 2 * (3 * 4 * 8 * 4), 2 * 2 * 6 * 8 * 4);
+	all[1].w1.data = NULL; /* it is not here */
+	cost_equal(DSV4_OP_moe_experts, &a, 2 * 8 * 4 + 3 * 4 * 8 * 4, 2 * 6 * 8 * 4);
 }
 
 int main(void)
