@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * step.c - steps of the tiny model on the stand-in for a GPU: ref's numbers within rounding, decode steps as graphs, sets
- * that mix a GPU's kernels and the CPU's; all of it again on two of them. Nothing here ran on a real GPU.
+ * step.c - steps of the tiny model on the stand-in for a GPU: ref's numbers within rounding, decode steps as graphs,
+ * sets that mix a GPU's kernels and the CPU's, what a tap gets at the end; all of it again on two of them. Nothing here
+ * ran on a real GPU.
  * Threads: the test's. Locks: none. */
 #include "engine/model/mtp.h"
 #include "tests/cuda/stepkit.h"
@@ -136,6 +137,104 @@ static void test_the_cpu_computes_one_op(void **state)
 	kset_unpin(&ks);
 }
 
+/* ---- what a tap gets at the end ---- */
+
+/* Their streams do not fit in a chunk of what is staged, so that it has several; the logits fit where streams were. */
+#define STEP_MANY 600
+#define STEP_WANT 100
+
+static void step_keep(void *arg, int n_tok, const float *streams)
+{
+	const struct model_config *c = kit.gpu.model->config;
+
+	memcpy(arg, streams, (size_t)n_tok * (size_t)c->hc_mult * (size_t)c->hidden_size * sizeof *streams);
+}
+
+/* A prompt's streams behind the last layer. Without logits the head is not computed. */
+static float *step_streams(const struct kset *ks, const struct forward_watch *watch, const int32_t *token, int n,
+	int want, float *logits)
+{
+	const struct model_config *c = kit.gpu.model->config;
+	float *kept = calloc((size_t)n * (size_t)c->hc_mult * (size_t)c->hidden_size, sizeof *kept);
+	struct sequence *s = tinykit_sequence(&kit.gpu);
+	const struct forward_item item = { s, token, n, want };
+	const struct forward_tap tap = { .arg = kept, .end = step_keep };
+	const struct forward_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = DSV4_PREFILL, .item = &item,
+					 .n_item = 1, .tap = &tap, .watch = watch, .logits = logits };
+
+	assert_non_null(kept);
+	if (forward_run(kit.gpu.forward, &b, &kit.gpu.why))
+		fail_msg("%s", buf_str(&kit.gpu.why));
+	sequence_free(&s);
+	return kept;
+}
+
+/* The head leaves them as they are without it. */
+static void step_same_streams(const char *spec, const struct forward_watch *watch, int n, int want)
+{
+	const struct model_config *c = kit.gpu.model->config;
+	int32_t token[STEP_MANY];
+	float *logits = calloc((size_t)want * (size_t)kit.cpu.vocab, sizeof *logits), *alone, *headed;
+	struct kset *ks = stepkit_set(&spec, 1);
+
+	assert_non_null(logits);
+	tinykit_tokens(&kit.cpu, 5, token, n);
+	alone = step_streams(ks, watch, token, n, 0, NULL);
+	headed = step_streams(ks, watch, token, n, want, logits);
+	assert_memory_equal(headed, alone, (size_t)n * (size_t)c->hc_mult * (size_t)c->hidden_size * sizeof *alone);
+	free(alone);
+	free(headed);
+	free(logits);
+	kset_unpin(&ks);
+}
+
+static void test_streams_are_not_overwritten_by_a_head_of_the_cpu(void **state)
+{
+	(void)state;
+	step_same_streams("rms_norm=cuda-base", NULL, STEP_MANY, STEP_WANT);
+}
+
+static void step_watched(void *arg, const struct forward_op *o)
+{
+	(void)o;
+	++*(int *)arg;
+}
+
+static void test_streams_are_not_overwritten_where_somebody_looks_on(void **state)
+{
+	int n = 0;
+	const struct forward_watch watch = { .arg = &n, .before = step_watched, .after = step_watched };
+
+	(void)state;
+	step_same_streams("all=cuda-base", &watch, STEP_PROMPT, STEP_PROMPT);
+	assert_true(n > 100);
+}
+
+/* Where GPUs are more than the head has tiles: nobody waits for who has none. */
+static void test_a_gpu_without_rows_of_the_head(void **state)
+{
+	static const char *const few[] = { "rms_norm=cuda-base" };
+	const struct model *m = kit.gpu.model;
+	struct dsv4_weight had[2];
+	struct kset *ks = stepkit_set(few, 1);
+
+	(void)state;
+	assert_true(m->n_rank <= 2);
+	for (int i = 0; i < m->n_rank && m->view; i++) {
+		struct dsv4_weight *head = &m->view[i]->weights->head;
+
+		had[i] = *head;
+		*head = m->weights->head;
+		head->rows = i ? 0 : head->rows;
+	}
+	step_run(ks);
+	for (int i = 0; i < m->n_rank && m->view; i++)
+		m->view[i]->weights->head = had[i];
+	kset_unpin(&ks);
+}
+
+/* ---- memory ---- */
+
 static void test_memory_is_given_back(void **state)
 {
 	const char *const all[] = { "all=cuda-base" };
@@ -170,6 +269,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_decode_steps_are_graphs),
 		cmocka_unit_test(test_a_draft_is_a_graph),
 		cmocka_unit_test(test_the_cpu_computes_one_op),
+		cmocka_unit_test(test_streams_are_not_overwritten_by_a_head_of_the_cpu),
+		cmocka_unit_test(test_streams_are_not_overwritten_where_somebody_looks_on),
+		cmocka_unit_test(test_a_gpu_without_rows_of_the_head),
 		cmocka_unit_test(test_memory_is_given_back),
 		cmocka_unit_test(test_a_device_is_opened_again),
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * fake_graph.c - the stand-in driver's graphs: what was captured, and copies of it that are launched.
+ * CUSIM_NO_CAPTURE=DEVICE: that one has no memory for any.
  * Threads: any; every call takes the one lock. */
 #include "tests/cusim/fake_priv.h"
 
@@ -23,13 +24,23 @@ static void fake_work_graph(const struct fake_work *w, int more)
 	}
 }
 
+static bool fake_graph_refused(const struct fake_device *d)
+{
+	const char *which = getenv("CUSIM_NO_CAPTURE");
+
+	return which && fake_device_number(d) == strtol(which, NULL, 10);
+}
+
 int cuStreamBeginCapture_v2(void *stream, int mode)
 {
 	struct fake_stream *s = stream;
 	int rc;
+	const struct fake_device *d = fake_enter(&rc);
 
-	if (fake_enter(&rc)) {
-		if (!s || s->graph) {
+	if (d) {
+		if (fake_graph_refused(d)) {
+			rc = CUDA_NO_MEMORY;
+		} else if (!s || s->graph) {
 			rc = CUDA_INVALID_VALUE;
 		} else {
 			s->graph = calloc(1, sizeof *s->graph);

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ * step_fails.c - captured steps that fail on the stand-in for a GPU are tried again with the bits of a run that did not
+ * fail; kernels that do not open leave no code behind; all of it again on two. Nothing here ran on a real GPU.
+ * Threads: the test's and the steps' own. Locks: none. */
+#include "engine/base/mem.h"
+#include "engine/base/rc.h"
+#include "engine/device/queue_priv.h"
+#include "engine/device/ranks.h"
+#include "tests/cuda/stepkit.h"
+#include "tests/unit/oddplug.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The token after it needs so little of a compressor's tail that this shrinks, and reads what is kept of it. */
+#define FAILS_PROMPT 35
+
+static int32_t token[FAILS_PROMPT + 1];
+
+static int last_rank(void)
+{
+	return ranks_n(kit.ranks) - 1;
+}
+
+/* ---- a kernel of the last GPU that fails ---- */
+
+static struct provider fails;
+static int fails_with;
+
+static int fails_route(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_route *a)
+{
+	(void)a;
+	if (host != provider_host(&fails, last_rank()))
+		return 0; /* what comes of it is not looked at */
+	if (fails_with == -ENOMEM)
+		queue_fail((struct queue *)(void *)x, -ENOMEM, "nothing is left");
+	return fails_with;
+}
+
+static const struct dsv4_op_entry fails_ops[] = { ODDPLUG_OP(moe_route, EXACT, "fails", fails_route) };
+static const struct dsv4_plugin fails_plugin = {
+	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof fails_plugin, .abi_major = DSV4_ABI_MAJOR,
+	.abi_minor = DSV4_ABI_MINOR, .n_op = 1, .signature = DSV4_BUILD_SIGNATURE, .name = "fails",
+	.version = "1", .cpu = "", .gpu = "", .op = fails_ops,
+};
+
+/* cuda-base, but for that one. */
+static struct kset *fails_set(void)
+{
+	struct kset_overlay ov[KSET_MAX_OVERLAYS];
+	struct kset *ks = NULL;
+	int n = 0, rc = eval_plugins_overlay(&kit.plugins, "all=cuda-base", ov, &n, &kit.gpu.why);
+
+	provider_init(&fails, &fails_plugin, NULL);
+	for (int i = 0; i <= last_rank(); i++)
+		provider_on(&fails, ranks_device(kit.ranks, i));
+	ov[n++] = (struct kset_overlay){ DSV4_MOE, -1, &fails, 1ull << DSV4_OP_moe_route };
+	if (rc || kset_build(ov, n, &ks, &kit.gpu.why))
+		fail_msg("%s", buf_str(&kit.gpu.why));
+	return ks;
+}
+
+/* ---- steps ---- */
+
+static int fails_setup(void **state)
+{
+	int rc = stepkit_setup(state);
+
+	tinykit_tokens(&kit.cpu, 11, token, FAILS_PROMPT + 1);
+	return rc;
+}
+
+/* The prompt, mostly by the CPU: it is the quicker one here. */
+static struct sequence *after_prompt(void)
+{
+	static const char *const few[] = { "rms_norm=cuda-base" };
+	struct sequence *s = tinykit_sequence(&kit.gpu);
+	struct kset *ks = stepkit_set(few, 1);
+
+	if (tinykit_step(&kit.gpu, ks, &kit.gpu.exact, s, token, FAILS_PROMPT, 0, NULL))
+		fail_msg("%s", buf_str(&kit.gpu.why));
+	kset_unpin(&ks);
+	return s;
+}
+
+static int decode(const struct kset *ks, struct sequence *s, float *logits)
+{
+	buf_clear(&kit.gpu.why);
+	return tinykit_step(&kit.gpu, ks, &kit.gpu.exact, s, token + FAILS_PROMPT, 1, 1, logits);
+}
+
+/* Twice the vocabulary: of a run that does not fail, and room for another's. */
+static float *undisturbed(const struct kset *ks)
+{
+	float *logits = calloc(2 * (size_t)kit.cpu.vocab, sizeof *logits);
+	struct sequence *s = after_prompt();
+
+	assert_non_null(logits);
+	if (decode(ks, s, logits))
+		fail_msg("%s", buf_str(&kit.gpu.why));
+	sequence_free(&s);
+	return logits;
+}
+
+/* It is where it was, and goes on as if nothing had been. */
+static void try_again(const struct kset *ks, struct sequence *s, float *logits)
+{
+	uint64_t graphs = stepkit_view().graph_steps;
+
+	assert_int_equal(sequence_pos(s), FAILS_PROMPT);
+	if (decode(ks, s, logits + kit.cpu.vocab))
+		fail_msg("%s", buf_str(&kit.gpu.why));
+	assert_memory_equal(logits + kit.cpu.vocab, logits, (size_t)kit.cpu.vocab * sizeof *logits);
+	assert_int_equal(stepkit_view().graph_steps, graphs + 1);
+}
+
+static void test_a_captured_step_that_failed_is_tried_again(void **state)
+{
+	static const int with[] = { -EIO, -ENOMEM }, tells[] = { RC_KERNEL, -ENOMEM };
+	static const char *const all[] = { "all=cuda-base" };
+	struct kset *ks = stepkit_set(all, 1), *bad = fails_set();
+	float *logits = undisturbed(ks);
+
+	(void)state;
+	for (size_t i = 0; i < mem_countof(with); i++) {
+		struct sequence *s = after_prompt();
+
+		fails_with = with[i];
+		assert_int_equal(decode(bad, s, logits + kit.cpu.vocab), tells[i]);
+		try_again(ks, s, logits);
+		sequence_free(&s);
+	}
+	free(logits);
+	kset_unpin(&bad);
+	kset_unpin(&ks);
+	provider_fini(&fails);
+}
+
+/* The others do not wait for what it would have gathered. */
+static void test_one_that_cannot_capture_ends_the_step_on_all(void **state)
+{
+	static const char *const all[] = { "all=cuda-base" };
+	struct kset *ks = stepkit_set(all, 1);
+	float *logits = undisturbed(ks);
+	struct sequence *s = after_prompt();
+	char which[16];
+
+	(void)state;
+	snprintf(which, sizeof which, "%d", last_rank());
+	setenv("CUSIM_NO_CAPTURE", which, 1);
+	assert_int_equal(decode(ks, s, logits + kit.cpu.vocab), -ENOMEM);
+	assert_non_null(strstr(buf_str(&kit.gpu.why), "the capture of a graph"));
+	unsetenv("CUSIM_NO_CAPTURE");
+	try_again(ks, s, logits);
+	sequence_free(&s);
+	free(logits);
+	kset_unpin(&ks);
+}
+
+/* ---- kernels that do not open ---- */
+
+static struct provider half;
+
+/* Loads code everywhere, and fails on the last. */
+static int half_open(const struct dsv4_host *host, void **ret_state)
+{
+	struct dsv4_module *m;
+
+	(void)ret_state;
+	assert_int_equal(host->gpu->module(host, "cusim", &m), 0);
+	return host == provider_host(&half, last_rank()) ? -EIO : 0;
+}
+
+static const struct dsv4_plugin half_plugin = {
+	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof half_plugin, .abi_major = DSV4_ABI_MAJOR,
+	.abi_minor = DSV4_ABI_MINOR, .signature = DSV4_BUILD_SIGNATURE, .name = "half", .version = "1",
+	.cpu = "", .gpu = "", .open = half_open,
+};
+
+static int modules(int rank)
+{
+	const struct list *all = &ranks_device(kit.ranks, rank)->modules;
+	int n = 0;
+
+	for (const struct list *at = all->next; at != all; at = at->next)
+		n++;
+	return n;
+}
+
+static void test_kernels_that_open_on_some_gpus_leave_no_code(void **state)
+{
+	int n = modules(0);
+
+	(void)state;
+	provider_init(&half, &half_plugin, NULL);
+	for (int i = 0; i <= last_rank(); i++) {
+		provider_on(&half, ranks_device(kit.ranks, i));
+		assert_int_equal(modules(i), n);
+	}
+	assert_int_equal(provider_open(&half, NULL), RC_PLUGIN);
+	for (int i = 0; i <= last_rank(); i++)
+		assert_int_equal(modules(i), n);
+	provider_fini(&half);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_captured_step_that_failed_is_tried_again),
+		cmocka_unit_test(test_one_that_cannot_capture_ends_the_step_on_all),
+		cmocka_unit_test(test_kernels_that_open_on_some_gpus_leave_no_code),
+	};
+	const char *run = stepkit_run(argv, "all");
+	int failed;
+
+	(void)argc;
+	if (!run)
+		return 77;
+	failed = cmocka_run_group_tests(tests, fails_setup, stepkit_teardown);
+	return failed || !strcmp(run, "two") ? failed : stepkit_again(argv, "two");
+}
