@@ -1,6 +1,6 @@
 #!/bin/sh
 # code.sh: what nvcc made of every plugin for GPUs has the architectures it shall have, and spills no register: as ptxas said,
-# and as cuobjdump says where there is one ($CUOBJDUMP, or in PATH).
+# and as cuobjdump says where there is one ($CUOBJDUMP, in PATH, or where bootstrap puts it).
 set -eu
 build=${top_builddir:-build}
 
@@ -31,7 +31,11 @@ parts() {
 	done
 }
 
+for dir in "$build"/venv/lib/python3*/site-packages/nvidia/cu*/bin; do
+	PATH=$PATH:$dir
+done
 cuobjdump=${CUOBJDUMP:-$(command -v cuobjdump || true)}
+[ -n "$cuobjdump" ] || echo 'no cuobjdump: ptxas alone is believed'
 
 # The code itself: a spilled register is in a kernel's stack, so that those without one are as many as ptxas told of.
 dumped() { # FATBIN NAME RESOURCES
