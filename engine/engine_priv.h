@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * engine_priv.h - the engine's own state, shared by engine.c (callers' side), engine_thread.c and the other engine_*.c.
+ * engine_priv.h - the engine's own state, shared by engine.c (callers' side) and the other engine_*.c.
  * Threads: see each member. Lock: engine. */
 #ifndef ENGINE_ENGINE_PRIV_H
 #define ENGINE_ENGINE_PRIV_H
@@ -80,13 +80,33 @@ struct engine {
 	struct engine_status count; /* all but step_age, state_bytes, n_threads */
 };
 
-/* An n-th of all memory. Of all, since free pages alone would be few on a machine that caches the model's files. */
-size_t engine_memory_share(size_t n);
-/* The same of what sequences and the cache lie in. */
-size_t engine_work_share(const struct engine *e, size_t n);
-
 /* The engine thread. */
 void *engine_thread_main(void *e);
+
+/* engine_step.c: what the scheduler plans now is run, and its requests go on with what came of it. */
+void engine_step(struct engine *e);
+
+/* engine_end.c, for the engine thread: the request ends so. It is freed, the end's detail too. */
+void engine_end(struct engine *e, struct request *r, struct request_end *end);
+/* It ends with the error rc, why being its text. */
+void engine_end_failed(struct engine *e, struct request *r, int rc, const char *why);
+/* It ends if someone asked for that, or its time is over. True: it has. */
+bool engine_end_due(struct engine *e, struct request *r);
+
+/* engine_memory.c: an n-th of all memory. Of all, since free pages alone would be few on a machine that caches the
+ * model's files. */
+size_t engine_memory_share(size_t n);
+/* The same of what sequences and the cache lie in. */
+size_t engine_memory_work_share(const struct engine *e, size_t n);
+/* For the engine thread, between two steps or later: room for the state of a request. False: it is to wait for it. */
+bool engine_memory_take(struct engine *e, size_t bytes);
+void engine_memory_give(struct engine *e, size_t bytes);
+/* What the request holds of it was changed, by a step or its end. */
+void engine_memory_held(struct engine *e, struct request *r);
+/* Room for a sequence that is no request's: waits for it, recompute_patience at most, while those that run have it.
+ * RC_BUSY, RC_CANCELLED when *cancel (or NULL) was set, RC_DRAINING; 0 is undone by engine_memory_unclaim(). */
+int engine_memory_claim(struct engine *e, size_t bytes, const atomic_bool *cancel, struct buf *why);
+void engine_memory_unclaim(struct engine *e, size_t bytes);
 
 /* engine_activate.c: does the cache's identity of the numbers differ? */
 bool engine_other_numbers(const struct kset *a, const struct numerics *na, const struct kset *b,
@@ -96,10 +116,7 @@ void engine_set_ran(struct engine *e, const struct kset *ks, int rc);
 /* And between two steps: the requests that are to go on with another set do so. */
 void engine_repin(struct engine *e);
 
-/* engine_cache.c: between two steps or later: a request takes room for its state, unless it is to wait for it. */
-bool engine_take_room(struct engine *e, size_t bytes);
-void engine_give_room(struct engine *e, size_t bytes);
-/* With the model open; also after a failure. */
+/* engine_cache.c: with the model open; also after a failure. */
 int engine_cache_open(struct engine *e, const struct engine_options *o, struct buf *why);
 void engine_cache_close(struct engine *e);
 

@@ -23,3 +23,8 @@ double clock_s(void)
 {
 	return (double)clock_ns() * 1e-9;
 }
+
+double clock_since(long long ns)
+{
+	return (double)(clock_ns() - ns) * 1e-9;
+}

@@ -8,5 +8,7 @@
 long long clock_ns(void);
 long long clock_ms(void);
 double clock_s(void);
+/* Seconds since clock_ns() was this. */
+double clock_since(long long ns);
 
 #endif

@@ -83,6 +83,12 @@ struct request {
 	size_t need, held;         /* state bytes at full length, with what the cache part keeps; now */
 };
 
+/* Whose task it is. */
+static inline struct request *request_of(struct sched_task *t)
+{
+	return list_entry(t, struct request, task);
+}
+
 /* Renders, tokenizes, checks. On success the consumer's reference is in *ret_g and `pins->kset` is taken
  * over. RC_INVALID, RC_CONTEXT, RC_TOO_LARGE (never fits the state memory), -ENOMEM; why names the field. */
 int request_new(const struct request_env *env, const struct generation_spec *spec, struct request_pins *pins,

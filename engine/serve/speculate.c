@@ -128,7 +128,7 @@ const struct forward_tap *speculate_begin(struct speculate *s, const struct sche
 	s->n_part = n;
 	s->n_row = 0;
 	for (int i = 0; i < n; i++) {
-		struct request *r = list_entry(item[i].task, struct request, task);
+		struct request *r = request_of(item[i].task);
 		int count = speculate_count(s, r, item[i].n);
 
 		tok += item[i].n;
