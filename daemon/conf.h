@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * conf.h - the configuration: conf.def's keys, [numerics] and [probe.NAME], from a file and from flags.
+ * conf.h - the configuration: conf.def's keys, [numerics] and [probe.NAME], as a file (conf_file.h) and flags say them.
  * Threads: control. Locks: none. */
 #ifndef DAEMON_CONF_H
 #define DAEMON_CONF_H
@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CONF_MAX_BYTES (1u << 20)
 #define CONF_MAX_OPTIONS 256 /* [probe.NAME] keys in all */
 #define CONF_MAX_NUMERICS 64
 
@@ -51,11 +50,9 @@ void conf_fini(struct conf *c);
 int conf_set(struct conf *c, enum conf_key key, const char *value, struct buf *why);
 /* The same, over what the file says. */
 int conf_set_live(struct conf *c, enum conf_key key, const char *value, struct buf *why);
-/* Adds a file's settings. RC_CONFIG, -errno; why begins with "file:line: ". c may be half changed after an
- * error. */
-int conf_load(struct conf *c, const char *path, struct buf *why);
-int conf_parse(struct conf *c, const char *name, const char *text, size_t len, struct buf *why);
-
+/* A key of [numerics], and of [probe.NAME]. RC_CONFIG, also when it was given before or there are too many. */
+int conf_set_numeric(struct conf *c, const char *key, const char *value, struct buf *why);
+int conf_set_option(struct conf *c, const char *probe, const char *key, const char *value, struct buf *why);
 const char *conf_text(const struct conf *c, enum conf_key key);
 #define CONF_AUTO (-2LL) /* "auto" of a SHARE */
 /* Of an INT, SIZE, SHARE or MODE. */

@@ -2,6 +2,7 @@
  * daemon.c - the daemon's life: start, serve, reload, drain, stop.
  * Threads: control (main). Locks: none. */
 #include "daemon/daemon.h"
+#include "daemon/conf_file.h"
 #include "daemon/crash.h"
 #include "daemon/kernels/exactness.h"
 #include "daemon/kernels/kernels.h"
@@ -49,7 +50,7 @@ int daemon_configure(const struct daemon_flags *f, struct conf *ret_c, struct bu
 	int r;
 
 	conf_init(&c);
-	r = conf_load(&c, daemon_config_path(f), why);
+	r = conf_file_load(&c, daemon_config_path(f), why);
 	if (r == -ENOENT && !f->config) {
 		buf_fini(why);
 		r = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * fuzz_conf.c - any bytes as a configuration file.
  * Threads: one. Locks: none. */
-#include "daemon/conf.h"
+#include "daemon/conf_file.h"
 
 #include <stdint.h>
 
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct buf why = { 0 };
 
 	conf_init(&c);
-	conf_parse(&c, "fuzz", (const char *)data, size, &why);
+	conf_file_parse(&c, "fuzz", (const char *)data, size, &why);
 	conf_fini(&c);
 	buf_fini(&why);
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * conf.c - the configuration file: what is accepted, and errors with their lines.
  * Threads: one. Locks: none. */
-#include "daemon/conf.h"
+#include "daemon/conf_file.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
 
@@ -59,7 +59,7 @@ static void all_kinds(void **state)
 
 	(void)state;
 	conf_init(&c);
-	if (conf_parse(&c, "f", text, sizeof text - 1, &why))
+	if (conf_file_parse(&c, "f", text, sizeof text - 1, &why))
 		fail_msg("%s", buf_str(&why));
 	assert_string_equal(conf_text(&c, CONF_model), "/a path/with = sign");
 	assert_int_equal(conf_int(&c, CONF_threads), 3);
@@ -141,7 +141,7 @@ static void errors_name_line_and_reason(void **state)
 		int r;
 
 		conf_init(&c);
-		r = conf_parse(&c, "f", refused[i].text, strlen(refused[i].text), &why);
+		r = conf_file_parse(&c, "f", refused[i].text, strlen(refused[i].text), &why);
 		if (r != RC_CONFIG || !strstr(buf_str(&why), refused[i].why))
 			fail_msg("%s: %s \"%s\"", refused[i].text, rc_name(r), buf_str(&why));
 		conf_fini(&c);
@@ -156,7 +156,7 @@ static void nul_bytes_are_refused(void **state)
 
 	(void)state;
 	conf_init(&c);
-	assert_int_equal(conf_parse(&c, "f", "[daemon]\nmodel = a\0b\n", 20, &why), RC_CONFIG);
+	assert_int_equal(conf_file_parse(&c, "f", "[daemon]\nmodel = a\0b\n", 20, &why), RC_CONFIG);
 	assert_string_equal(buf_str(&why), "f:2: a NUL byte");
 	conf_fini(&c);
 	buf_fini(&why);
