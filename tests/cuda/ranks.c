@@ -14,14 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What engine/device/nccl.h says of NCCL, where NCCL's own header is installed. */
-#if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
-#include "engine/device/nccl.h"
-#include <nccl.h>
-_Static_assert((int)NCCL_OK == (int)ncclSuccess && (int)NCCL_IN_PROGRESS == (int)ncclInProgress &&
-	       NCCL_BYTE == (int)ncclInt8, "NCCL's numbers");
-#endif
-
 #define RANKS_N 2
 #define RANKS_FLOATS 64
 #define RANKS_BYTES (RANKS_FLOATS * sizeof(float))
