@@ -37,12 +37,27 @@ done
 cuobjdump=${CUOBJDUMP:-$(command -v cuobjdump || true)}
 [ -n "$cuobjdump" ] || echo 'no cuobjdump: ptxas alone is believed'
 
+# What a driver makes of the PTX for GPUs that no code is meant for, the oldest and the newest.
+ptxas=$(dirname "$(make_var NVCC)")/ptxas
+as_elsewhere() { # FATBIN NAME
+	dir=$(mktemp -d)
+	at=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+	(cd "$dir" && "$cuobjdump" -xptx all "$at" >/dev/null)
+	for arch in sm_80 sm_89 sm_121; do
+		"$ptxas" -v -arch=$arch -o /dev/null "$dir"/*.ptx >"$dir/said" 2>&1 || fail "$2: the PTX is none for $arch"
+		grep -q ' 0 bytes spill stores' "$dir/said" && ! grep -q ' [1-9][0-9]* bytes spill stores' "$dir/said" ||
+			fail "$2: registers are spilled for $arch"
+	done
+	rm -r "$dir"
+}
+
 # The code itself: a spilled register is in a kernel's stack, so that those without one are as many as ptxas told of.
 dumped() { # FATBIN NAME RESOURCES
 	for arch in sm_90a sm_100a sm_120a; do
 		"$cuobjdump" --list-elf "$1" | grep -q "\\.$arch\\.cubin" || fail "$2: cuobjdump finds no code for $arch"
 	done
 	"$cuobjdump" --list-ptx "$1" | grep -q '\.sm_80\.ptx' || fail "$2: cuobjdump finds no PTX of sm_80"
+	as_elsewhere "$1" "$2"
 	found=$("$cuobjdump" -res-usage "$1" 2>&1 | grep -c 'REG:.* STACK:0 .* LOCAL:0 ') || true
 	told=$(grep -c ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$3") || true
 	[ "$found" = "$told" ] || fail "$2: cuobjdump finds $found kernels without memory of their own, ptxas told of $told"
