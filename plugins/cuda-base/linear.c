@@ -26,7 +26,8 @@ int cuda_base_linear(struct dsv4_exec *x, const struct dsv4_host *host, const st
 		scale = host->scratch(x, (size_t)(a->n_tok * n_scale) * sizeof *scale);
 		if (!q || !scale)
 			return -ENOMEM;
-		rc = linear_act_round(x, host, a->n_tok, a->n_group, a->w->cols, &p.a, q, scale);
+		rc = linear_act_round(x, host, a->n_tok, a->n_group, a->w->cols, &p.a,
+				      &(struct linear_rounded){ .q = q, .scale = scale });
 		if (rc)
 			return rc;
 	}

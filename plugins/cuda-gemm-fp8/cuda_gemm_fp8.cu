@@ -26,13 +26,14 @@ KERNEL(cuda_gemm_fp8_act, struct gemm_act_args, GEMM_WARPS * WARP)
 	const float *x = a.x + t * a.ldx + blockIdx.z * a.cols + block * GEMM_BLOCK;
 	int lane = threadIdx.x % WARP;
 	float v[ACT_BLOCK / WARP], s;
+	uint8_t code[ACT_BLOCK / WARP];
 
 	if (block >= n_block)
 		return;
 	UNROLL
 	for (int i = 0; i < ACT_BLOCK / WARP; i++)
 		v[i] = lane + i * WARP < left ? x[lane + i * WARP] : 0.0f;
-	s = act_split(v);
+	s = act_split(v, code);
 	if (lane == 0)
 		a.scale[at] = s;
 	UNROLL

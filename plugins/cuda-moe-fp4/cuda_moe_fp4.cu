@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cuda_moe_fp4.cu - products of routed experts with FP4 weights by tensor cores, for activations rounded to FP8.
+ * cuda_moe_fp4.cu - products of routed experts with FP4 weights by tensor cores, for activations rounded to FP8: by bf16 here,
+ * on any GPU; by FP4 itself where there is a file for that.
  *
  * e2m1 values times their power-of-two scales are bf16 values (up to scales of 2^125), and so are e4m3 values: the
  * products are bf16's and exact, the sums fp32. The order of one output element: its blocks of 128 columns, which share an
@@ -93,32 +94,49 @@ __device__ static void moe_fp4_block(const struct product &p, int64_t block, flo
 	}
 }
 
+/* A block's products times the activations' scales go to the class. */
+__device__ static void moe_fp4_add(const struct product &p, int64_t block, const float (&dot)[MOE_FP4_HALVES][4],
+				   float (&sum)[MOE_FP4_HALVES][4])
+{
+	int t = threadIdx.x % 4;
+	float scale[2];
+
+	for (int c = 0; c < 2; c++)
+		scale[c] = 2 * t + c < p.n ? p.scale[product_from(p, 2 * t + c) * p.lds + block] : 0.0f;
+	UNROLL
+	for (int m = 0; m < MOE_FP4_HALVES; m++)
+		UNROLL
+		for (int c = 0; c < 4; c++)
+			sum[m][c] = fmaf(dot[m][c], scale[c % 2], sum[m][c]);
+}
+
+typedef float moe_fp4_part[MOE_FP4_CLASSES][MOE_FP4_ROWS][MOE_FP4_TILE]; /* shared memory */
+
+/* Adds the classes up, of which this warp has one. */
+__device__ static void moe_fp4_store(const struct product &p, const float (&sum)[MOE_FP4_HALVES][4], moe_fp4_part &part)
+{
+	UNROLL
+	for (int m = 0; m < MOE_FP4_HALVES; m++)
+		mma_store(part[threadIdx.x / WARP], 16 * m, sum[m]);
+	__syncthreads();
+	product_classes(part, p.n, p.row_end - p.row, p.y + p.row, p.ldy);
+}
+
 KERNEL(cuda_moe_fp4_products, struct moe_product_args, MOE_FP4_CLASSES * WARP)
 {
-	__shared__ float part[MOE_FP4_CLASSES][MOE_FP4_ROWS][MOE_FP4_TILE];
+	__shared__ moe_fp4_part part;
 	struct product p = moe_product(a, MOE_FP4_ROWS / PRODUCT_WARPS);
-	int warp = threadIdx.x / WARP, t = threadIdx.x % 4;
 	float sum[MOE_FP4_HALVES][4] = { { 0 } };
 
 	if (p.n == 0)
 		return;
-	for (int64_t b = warp; b < p.lds; b += MOE_FP4_CLASSES) {
-		float dot[MOE_FP4_HALVES][4] = { { 0 } }, scale[2];
+	for (int64_t b = threadIdx.x / WARP; b < p.lds; b += MOE_FP4_CLASSES) {
+		float dot[MOE_FP4_HALVES][4] = { { 0 } };
 
-		for (int c = 0; c < 2; c++)
-			scale[c] = 2 * t + c < p.n ? p.scale[product_from(p, 2 * t + c) * p.lds + b] : 0.0f;
 		moe_fp4_block(p, b, dot);
-		UNROLL
-		for (int m = 0; m < MOE_FP4_HALVES; m++)
-			UNROLL
-			for (int c = 0; c < 4; c++)
-				sum[m][c] = fmaf(dot[m][c], scale[c % 2], sum[m][c]);
+		moe_fp4_add(p, b, dot, sum);
 	}
-	UNROLL
-	for (int m = 0; m < MOE_FP4_HALVES; m++)
-		mma_store(part[warp], 16 * m, sum[m]);
-	__syncthreads();
-	product_classes(part, p.n, p.row_end - p.row, p.y + p.row, p.ldy);
+	moe_fp4_store(p, sum, part);
 }
 
 /* Activations that are not rounded: fp32. */
@@ -130,3 +148,5 @@ KERNEL(cuda_moe_fp4_plain, struct moe_product_args, PRODUCT_THREADS)
 	if (p.n > 0)
 		product_run<DSV4_W_FP4, PRODUCT_MANY>(p, tile);
 }
+
+#include "plugins/cuda-moe-fp4/products_sm120.cu"

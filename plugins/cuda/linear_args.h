@@ -24,6 +24,7 @@ struct linear_act_args {
 	int64_t ldx;
 	float *q;           /* [n_tok][n_group][cols] */
 	float *scale;       /* [n_tok][n_group][ceil(cols / 128)] */
+	uint8_t *code;      /* [n_tok][n_group][ceil(cols / 128) * 128] of q, zero after the last column; or NULL */
 };
 
 #endif

@@ -52,6 +52,7 @@ __device__ inline void linear_act(const struct linear_act_args &a)
 	int64_t t = blockIdx.x, row = t * gridDim.z + blockIdx.z, k = block * ACT_BLOCK, left = a.cols - k;
 	int n = left < ACT_BLOCK ? static_cast<int>(left) : ACT_BLOCK;
 	float v[ACT_BLOCK / WARP], scale;
+	uint8_t code[ACT_BLOCK / WARP];
 
 	if (block >= n_block)
 		return;
@@ -60,7 +61,7 @@ __device__ inline void linear_act(const struct linear_act_args &a)
 
 		v[i] = c < n ? a.x[t * a.ldx + blockIdx.z * a.cols + k + c] : 0.0f;
 	}
-	scale = act_split(v);
+	scale = act_split(v, code);
 	if (threadIdx.x % WARP == 0)
 		a.scale[row * n_block + block] = scale;
 	for (int i = 0; i < ACT_BLOCK / WARP; i++) {
@@ -68,6 +69,8 @@ __device__ inline void linear_act(const struct linear_act_args &a)
 
 		if (c < n)
 			a.q[row * a.cols + k + c] = v[i];
+		if (a.code)
+			a.code[(row * n_block + block) * ACT_BLOCK + c] = code[i];
 	}
 }
 

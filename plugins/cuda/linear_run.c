@@ -15,11 +15,12 @@ int64_t linear_act_scales(int32_t n_group, int64_t cols)
 }
 
 int linear_act_round(struct dsv4_exec *x, const struct dsv4_host *host, int64_t n, int32_t n_group, int64_t cols,
-		     struct linear_act *a, float *q, float *scale)
+		     struct linear_act *a, const struct linear_rounded *to)
 {
-	const struct linear_act_args args = { .cols = cols, .x = a->x, .ldx = a->ldx, .q = q, .scale = scale };
+	const struct linear_act_args args = { .cols = cols, .x = a->x, .ldx = a->ldx, .q = to->q, .scale = to->scale,
+					      .code = to->code };
 
-	*a = (struct linear_act){ .x = q, .ldx = n_group * cols, .scale = scale };
+	*a = (struct linear_act){ .x = to->q, .ldx = n_group * cols, .scale = to->scale, .code = to->code };
 	return CUDA_KERNELS_LAUNCH(x, host, &args, .kernel = CUDA_K_linear_act, .x = n,
 				   .y = cuda_kernels_tiles(cols, LINEAR_ACT_BLOCK * LINEAR_ACT_WARPS), .z = n_group,
 				   .threads = LINEAR_ACT_WARPS * 32);

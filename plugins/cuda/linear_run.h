@@ -24,13 +24,20 @@ struct linear_act {
 	const float *x;
 	int64_t ldx;
 	const float *scale; /* or NULL */
+	const uint8_t *code; /* [.][scales * 128] e4m3 codes of x, zero after the last column; or NULL */
 };
 
 /* Scales of n_group * cols activations. */
 int64_t linear_act_scales(int32_t n_group, int64_t cols);
-/* Rounds n rows into q and scale, and points *a at them. */
+
+/* Where rounded rows go: memory for what linear_act has of them. */
+struct linear_rounded {
+	float *q, *scale;
+	uint8_t *code; /* or NULL */
+};
+/* Rounds n rows and points *a at what came of them. */
 int linear_act_round(struct dsv4_exec *x, const struct dsv4_host *host, int64_t n, int32_t n_group, int64_t cols,
-		     struct linear_act *a, float *q, float *scale);
+		     struct linear_act *a, const struct linear_rounded *to);
 
 /* y[t] = a[t] W^T, or added to y. */
 struct linear_product {

@@ -2,16 +2,31 @@
  * mma.cuh - tensor cores as our kernels use them: matrix products of a warp, and loads of their operands from shared memory;
  * for nvcc and the simulator. All 32 lanes take part.
  *
- * Fragments, with g = lane / 4 and t = lane % 4; a register holds 2 bf16 or 4 e4m3 (n), the first in its low bits:
+ * Fragments, with g = lane / 4 and t = lane % 4; a register holds n = 2 bf16 or 4 e4m3 or e2m1, the first in its low bits:
  *     a[0] row g,     columns n t..      a[1] row g + 8, the same
  *     a[2] row g,     columns n t + 4 n  a[3] row g + 8, the same
  *     b[0] column g,  rows n t..         b[1] column g,  rows n t + 4 n
- *     d[0], d[1] row g, columns 2 t, 2 t + 1;  d[2], d[3] row g + 8 */
+ *     d[0], d[1] row g, columns 2 t, 2 t + 1;  d[2], d[3] row g + 8
+ *
+ * An e2m1 among these has a byte of its own, in whose bits 2 to 5 it lies; the others are zero.
+ *
+ * Block-scaled products (PTX ISA, "Block Scaling for mma.sync"; as CUTLASS's SM120 traits have it) multiply each row of a and
+ * each column of b by a power of two, an e8m0. Every lane gives a register for a and one for b, of which few are read: `byte`
+ * of them, 0 to 3, from
+ *     a: lane 4 g + 2 pair for row g, lane 4 g + 2 pair + 1 for row g + 8; pair is 0 or 1
+ *     b: lane 4 g + pair for column g; pair is 0 to 3
+ * so that the lanes of a warp hold the scales of 4 steps and, of a, of two tiles. byte and pair are alike in all lanes. */
 #ifndef CUDA_MMA_CUH
 #define CUDA_MMA_CUH
 
 #include "plugins/cuda/kernel.cuh"
 #include "plugins/dsv4_numfmt.h"
+
+/* Where the scales of one side are. */
+struct mma_scale {
+	uint32_t data;
+	uint16_t byte, pair;
+};
 
 #ifdef CUSIM
 
@@ -32,6 +47,14 @@ static inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_
 static inline void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], int line = __builtin_LINE())
 {
 	cusim_matrix(CUSIM_MMA_E4M3, d, a, b, line);
+}
+
+static inline void mma_e2m1_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const mma_scale &sa,
+				 const mma_scale &sb, int line = __builtin_LINE())
+{
+	const struct cusim_scale scale[2] = { { sa.data, sa.byte, sa.pair }, { sb.data, sb.byte, sb.pair } };
+
+	cusim_matrix_scaled(CUSIM_MMA_E2M1_E4M3, d, a, b, scale, line);
 }
 
 #define MMA_LOAD(name, n, transposed) \
@@ -64,6 +87,21 @@ static __device__ __forceinline__ void mma_e4m3(float (&d)[4], const uint32_t (&
 		     "{%0, %1, %2, %3};"
 		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+	__trap();
+#endif
+}
+
+/* d [16][8] += a [16][32] * b [32][8], a of e2m1 and b of e4m3, block-scaled; sm_120a, and no later one by its PTX. */
+static __device__ __forceinline__ void mma_e2m1_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+						     const mma_scale &sa, const mma_scale &sb)
+{
+#ifdef __CUDA_ARCH_FEAT_SM120_ALL
+	asm volatile("mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e2m1.e4m3.f32.ue8m0 "
+		     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%11, %12}, {%13}, {%14, %15};"
+		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(sa.data), "h"(sa.byte),
+		       "h"(sa.pair), "r"(sb.data), "h"(sb.byte), "h"(sb.pair));
 #else
 	__trap();
 #endif

@@ -50,10 +50,12 @@ struct moe_product_args {
 	const int32_t *from;      /* [n_pair] row of x of each sorted pair, or NULL: its number */
 	const float *x;           /* [.][cols] */
 	const float *scale;       /* [.][ceil(cols / 128)], or NULL */
+	const uint8_t *code;      /* [.][ceil(cols / 128) * 128] e4m3 codes of x, zero after the last column, or NULL */
 	float *y;                 /* [n_pair][rows] */
 };
 
-/* Grid: rows, blocks of 8 times 128 columns. g := weight * silu(g) * u, rounded when scale is there. */
+/* Grid: rows, blocks of 8 times 128 columns. g := weight * silu(g) * u, rounded when scale is there; with code, which needs
+ * scale, that gets the codes and g stays what it was. */
 struct moe_gate_args {
 	int32_t inter;
 	float limit;
@@ -62,6 +64,7 @@ struct moe_gate_args {
 	float *g;
 	const float *u;           /* [n_row][inter] each */
 	float *scale;             /* [n_row][ceil(inter / 128)], or NULL */
+	uint8_t *code;            /* [n_row][ceil(inter / 128) * 128], zero after the last column, or NULL */
 };
 
 /* Grid: tokens, tiles of 256 columns. Dynamic shared memory: k ints. */

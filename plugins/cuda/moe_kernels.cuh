@@ -83,6 +83,14 @@ __device__ inline struct product moe_product(const struct moe_product_args &a, i
 	return p;
 }
 
+/* The codes of activation t of this block. */
+__device__ inline const uint8_t *moe_codes(const struct moe_product_args &a, const struct product &p, int t)
+{
+	int64_t row = p.from ? p.from[t] : a.tile[blockIdx.x].first + t;
+
+	return a.code + row * p.lds * ACT_BLOCK;
+}
+
 /* Both clamped first; NaN passes the clamps. */
 __device__ inline float moe_gate(float g, float u, float limit)
 {
@@ -98,6 +106,7 @@ __device__ inline void moe_gates(const struct moe_gate_args &a)
 	int64_t row = blockIdx.x, at = row * a.inter + static_cast<int64_t>(block) * ACT_BLOCK;
 	int left = a.inter - block * ACT_BLOCK, n = left < ACT_BLOCK ? left : ACT_BLOCK;
 	float weight, limit = a.limit > 0 ? a.limit : INFINITY, v[ACT_BLOCK / WARP];
+	uint8_t code[ACT_BLOCK / WARP];
 
 	if (block >= n_block || (a.n_row && row >= *a.n_row))
 		return;
@@ -108,7 +117,7 @@ __device__ inline void moe_gates(const struct moe_gate_args &a)
 		v[i] = c < n ? weight * moe_gate(a.g[at + c], a.u[at + c], limit) : 0.0f;
 	}
 	if (a.scale) {
-		float scale = act_split(v);
+		float scale = act_split(v, code);
 
 		if (threadIdx.x % WARP == 0)
 			a.scale[row * n_block + block] = scale;
@@ -116,7 +125,9 @@ __device__ inline void moe_gates(const struct moe_gate_args &a)
 	for (int i = 0; i < ACT_BLOCK / WARP; i++) {
 		int c = threadIdx.x % WARP + i * WARP;
 
-		if (c < n)
+		if (a.code)
+			a.code[(row * n_block + block) * ACT_BLOCK + c] = code[i];
+		else if (c < n)
 			a.g[at + c] = v[i];
 	}
 }

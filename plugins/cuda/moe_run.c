@@ -17,8 +17,9 @@ struct moe_call {
 	const struct dsv4_expert *table;  /* in device memory */
 	const struct dsv4_expert *like;   /* what the routed ones that are here are like; NULL: none is */
 	/* for the tokens of a chunk and their pairs */
-	float *q, *q_scale;               /* [n_tok][dim], [n_tok][scales]: x rounded; NULL when nothing asks */
+	struct linear_rounded q;          /* [n_tok] x; NULL when nothing asks */
 	float *g, *u, *h_scale;           /* [n_pair][inter] twice, [n_pair][scales] */
+	uint8_t *h_code;                  /* [n_pair][scales * 128], or NULL */
 	float *part, *shared;             /* [n_pair][dim], [n_tok][dim] or NULL */
 	int32_t *at, *tok, *n_tile;       /* [n_pair] twice, [2]: tiles, then sorted pairs */
 	float *weight;                    /* [n_pair] */
@@ -54,6 +55,28 @@ static void *moe_scratch(const struct moe_call *c, int64_t n, int64_t width)
 	return c->host->scratch(c->x, (size_t)n * (size_t)width * 4);
 }
 
+/* One byte for each column of whole blocks. */
+static uint8_t *moe_code_scratch(const struct moe_call *c, int64_t n, int64_t cols)
+{
+	return moe_scratch(c, n, linear_act_scales(1, cols) * 32);
+}
+
+/* For activations that are rounded. */
+static int moe_memory_rounded(struct moe_call *c, int64_t n_tok)
+{
+	const struct dsv4_moe_experts *a = c->a;
+
+	c->q.q = moe_scratch(c, n_tok, a->dim);
+	c->q.scale = moe_scratch(c, n_tok, linear_act_scales(1, a->dim));
+	if (c->how->codes) {
+		c->q.code = moe_code_scratch(c, n_tok, a->dim);
+		c->h_code = moe_code_scratch(c, n_tok * a->k, a->inter);
+		if (!c->q.code || !c->h_code)
+			return -ENOMEM;
+	}
+	return c->q.q && c->q.scale ? 0 : -ENOMEM;
+}
+
 static int moe_memory(struct moe_call *c)
 {
 	const struct dsv4_moe_experts *a = c->a;
@@ -61,12 +84,8 @@ static int moe_memory(struct moe_call *c)
 
 	c->table = a->expert_table ? a->expert_table
 		 : c->host->gpu->upload(c->x, a->expert, (size_t)a->n_expert * sizeof *a->expert);
-	if (a->act == DSV4_ACT_FP8) {
-		c->q = moe_scratch(c, n_tok, a->dim);
-		c->q_scale = moe_scratch(c, n_tok, linear_act_scales(1, a->dim));
-		if (!c->q || !c->q_scale)
-			return -ENOMEM;
-	}
+	if (a->act == DSV4_ACT_FP8 && moe_memory_rounded(c, n_tok))
+		return -ENOMEM;
 	c->g = moe_scratch(c, n_pair, a->inter);
 	c->u = moe_scratch(c, n_pair, a->inter);
 	c->h_scale = moe_scratch(c, n_pair, linear_act_scales(1, a->inter));
@@ -85,12 +104,13 @@ static int moe_memory(struct moe_call *c)
 	       c->tile ? 0 : -ENOMEM;
 }
 
-/* g := weight * silu(g) * u; with scale, rounded. */
-static int moe_gate(const struct moe_call *c, int64_t n, const int32_t *n_row, const float *weight, float *scale)
+/* g := weight * silu(g) * u of n rows at most; with scale, rounded. */
+static int moe_gate(const struct moe_call *c, int64_t n, struct moe_gate_args args)
 {
-	const struct moe_gate_args args = { .inter = c->a->inter, .limit = c->a->limit, .n_row = n_row,
-					    .weight = weight, .g = c->g, .u = c->u, .scale = scale };
-
+	args.inter = c->a->inter;
+	args.limit = c->a->limit;
+	args.g = c->g;
+	args.u = c->u;
 	return CUDA_KERNELS_LAUNCH(c->x, c->host, &args, .kernel = CUDA_K_moe_gate, .x = n,
 				   .y = cuda_kernels_tiles(c->a->inter, 8 * 128), .z = 1, .threads = 256);
 }
@@ -101,7 +121,7 @@ static int moe_product(const struct moe_call *c, int32_t n_tok, enum moe_matrix 
 {
 	const struct moe_product_args args = {
 		.expert = c->table, .which = which, .tile = c->tile, .n_tile = c->n_tile,
-		.from = which == MOE_W2 ? NULL : c->tok, .x = in.x, .scale = in.scale, .y = y,
+		.from = which == MOE_W2 ? NULL : c->tok, .x = in.x, .scale = in.scale, .code = in.code, .y = y,
 	};
 	int32_t tile_n = c->how->tile(c->a, n_tok);
 
@@ -112,7 +132,7 @@ static int moe_product(const struct moe_call *c, int32_t n_tok, enum moe_matrix 
 static struct linear_act moe_seen(const struct moe_call *c, const struct dsv4_weight *w, const float *x)
 {
 	if (dsv4_weight_rounds(w, c->a->act))
-		return (struct linear_act){ .x = c->q, .ldx = c->a->dim, .scale = c->q_scale };
+		return (struct linear_act){ .x = c->q.q, .ldx = c->a->dim, .scale = c->q.scale, .code = c->q.code };
 	return (struct linear_act){ .x = x, .ldx = c->a->dim };
 }
 
@@ -128,7 +148,8 @@ static int moe_chosen(const struct moe_call *c, int32_t t0, int32_t n)
 		.sorted_weight = c->weight, .tile = c->tile, .n_tile = c->n_tile, .n_sorted = c->n_tile + 1,
 	};
 	float *scale = dsv4_weight_rounds(&e->w2, a->act) ? c->h_scale : NULL;
-	const struct linear_act h = { .x = c->g, .ldx = a->inter, .scale = scale };
+	uint8_t *code = scale ? c->h_code : NULL;
+	const struct linear_act h = { .x = c->g, .ldx = a->inter, .scale = scale, .code = code };
 	int rc;
 
 	rc = CUDA_KERNELS_LAUNCH(c->x, c->host, &group, .kernel = CUDA_K_moe_group, .x = 1, .y = 1, .z = 1,
@@ -138,7 +159,8 @@ static int moe_chosen(const struct moe_call *c, int32_t t0, int32_t n)
 	if (!rc)
 		rc = moe_product(c, n, MOE_W3, &e->w3, moe_seen(c, &e->w3, x), c->u);
 	if (!rc)
-		rc = moe_gate(c, (int64_t)n * a->k, group.n_sorted, c->weight, scale);
+		rc = moe_gate(c, (int64_t)n * a->k, (struct moe_gate_args){ .n_row = group.n_sorted,
+			.weight = c->weight, .scale = scale, .code = code });
 	if (!rc)
 		rc = moe_product(c, n, MOE_W2, &e->w2, h, c->part);
 	return rc;
@@ -157,7 +179,7 @@ static int moe_shared_one(const struct moe_call *c, const struct dsv4_expert *e,
 		rc = linear_product_run(c->x, c->host, &(struct linear_product){
 			.w = &e->w3, .n_tok = n, .n_group = 1, .a = moe_seen(c, &e->w3, x), .y = c->u, .ldy = a->inter });
 	if (!rc)
-		rc = moe_gate(c, n, NULL, NULL, scale);
+		rc = moe_gate(c, n, (struct moe_gate_args){ .scale = scale });
 	if (!rc)
 		rc = linear_product_run(c->x, c->host, &(struct linear_product){
 			.w = &e->w2, .n_tok = n, .n_group = 1, .a = { .x = c->g, .ldx = a->inter, .scale = scale },
@@ -185,8 +207,8 @@ static int moe_chunk(const struct moe_call *c, int32_t t0, int32_t n)
 	struct linear_act in = { .x = a->x + (int64_t)t0 * a->dim, .ldx = a->dim };
 	int rc = 0;
 
-	if (c->q)
-		rc = linear_act_round(c->x, c->host, n, 1, a->dim, &in, c->q, c->q_scale);
+	if (c->q.q)
+		rc = linear_act_round(c->x, c->host, n, 1, a->dim, &in, &c->q);
 	if (!rc && c->like)
 		rc = moe_chosen(c, t0, n);
 	if (!rc)

@@ -12,6 +12,7 @@ enum moe_kernel { MOE_BEFORE = LINEAR_N_KERNEL - 1, MOE_LIST(CUDA_K) MOE_N_KERNE
 
 /* How a plugin computes one matrix of all chosen experts. */
 struct moe_how {
+	int codes; /* are the codes of rounded activations wanted, too (moe_product_args.code)? */
 	/* Pairs of a tile, for n_tok tokens. */
 	int32_t (*tile)(const struct dsv4_moe_experts *a, int32_t n_tok);
 	/* n_tile tiles at most, of tile_n pairs, and a matrix like w. */

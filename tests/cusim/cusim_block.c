@@ -177,6 +177,12 @@ void cusim_matrix(int op, float *d, const uint32_t *a, const uint32_t *b, int li
 	cusim_block_meet(op, ~0u, line);
 }
 
+void cusim_matrix_scaled(int op, float *d, const uint32_t *a, const uint32_t *b, const struct cusim_scale scale[2], int line)
+{
+	cusim_lanes[cusim_now.thread].scale = scale;
+	cusim_matrix(op, d, a, b, line);
+}
+
 void cusim_ldmatrix(uint32_t *r, const void *row, int n, int transposed, int line)
 {
 	struct cusim_lane *lane = &cusim_lanes[cusim_now.thread];

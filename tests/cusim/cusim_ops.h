@@ -31,7 +31,8 @@ extern "C" {
 	OP(MAX, "__reduce_max_sync") \
 	OP(LDMATRIX, "ldmatrix") \
 	OP(MMA_BF16, "mma.m16n8k16.bf16") \
-	OP(MMA_E4M3, "mma.m16n8k32.e4m3")
+	OP(MMA_E4M3, "mma.m16n8k32.e4m3") \
+	OP(MMA_E2M1_E4M3, "mma.m16n8k32.block_scale.e2m1.e4m3")
 
 enum cusim_op {
 #define OP(name, text) CUSIM_##name,
@@ -44,6 +45,9 @@ enum cusim_op {
 int cusim_barrier(int op, int pred, int line);
 uint64_t cusim_warp(int op, uint32_t mask, uint64_t value, int arg, int width, int line);
 void cusim_matrix(int op, float *d, const uint32_t *a, const uint32_t *b, int line);
+/* Block-scaled: a lane's register of scales, and which of its bytes, of which lanes, count. */
+struct cusim_scale { uint32_t data, byte, pair; };
+void cusim_matrix_scaled(int op, float *d, const uint32_t *a, const uint32_t *b, const struct cusim_scale scale[2], int line);
 void cusim_ldmatrix(uint32_t *r, const void *row, int n, int transposed, int line);
 void *cusim_dynamic_shared(void);
 /* memcpy, memset. */

@@ -68,6 +68,7 @@ struct cusim_lane {                 /* a thread */
 	int width, arg;
 	uint32_t idx[3];
 	void *p[3];                 /* operands of matrix operations */
+	const struct cusim_scale *scale; /* [2], of block-scaled ones */
 } __attribute__((aligned(64)));
 extern struct cusim_lane cusim_lanes[CUSIM_MAX_THREADS];
 extern uint64_t cusim_values[CUSIM_MAX_THREADS]; /* of each: what it brings to an operation, then what it gets */

@@ -122,19 +122,32 @@ static float cusim_warp_e4m3(const void *p, int i)
 	return dsv4_e4m3_to_f32(((const uint8_t *)p)[i]);
 }
 
-/* d [16][8] += a [16][k] * b [k][8]; `per` values in a register. */
-static void cusim_warp_mma(struct cusim_lane *warp, int k, int per, float (*value)(const void *p, int i))
+/* In bits 2 to 5 of a byte. */
+static float cusim_warp_e2m1(const void *p, int i)
+{
+	return dsv4_e2m1_to_f32(((const uint8_t *)p)[i] >> 2 & 15);
+}
+
+/* An operation as its table has it. */
+struct cusim_mma {
+	int k, per; /* values in a register */
+	float (*a)(const void *p, int i), (*b)(const void *p, int i);
+};
+
+/* d [16][8] += scale_a [16] * a [16][k] * b [k][8] * scale_b [8]. */
+static void cusim_warp_mma(struct cusim_lane *warp, const struct cusim_mma *m, const double *scale_a, const double *scale_b)
 {
 	float a[16][32], b[32][8];
+	int per = m->per;
 
 	for (int i = 0; i < CUSIM_WARP; i++)
 		for (int r = 0; r < 4; r++)
 			for (int e = 0; e < per; e++) {
 				int g = i / 4, at = i % 4 * per + e;
 
-				a[g + r % 2 * 8][at + r / 2 * 4 * per] = value(warp[i].p[1], r * per + e);
+				a[g + r % 2 * 8][at + r / 2 * 4 * per] = m->a(warp[i].p[1], r * per + e);
 				if (r < 2)
-					b[at + r * 4 * per][g] = value(warp[i].p[2], r * per + e);
+					b[at + r * 4 * per][g] = m->b(warp[i].p[2], r * per + e);
 			}
 	for (int i = 0; i < CUSIM_WARP; i++)
 		for (int r = 0; r < 4; r++) {
@@ -142,10 +155,60 @@ static void cusim_warp_mma(struct cusim_lane *warp, int k, int per, float (*valu
 			float *d = (float *)warp[i].p[0] + r;
 			double sum = 0;
 
-			for (int j = 0; j < k; j++)
+			for (int j = 0; j < m->k; j++)
 				sum += (double)a[row][j] * (double)b[j][col];
-			*d = (float)(sum + (double)*d);
+			*d = (float)(sum * scale_a[row] * scale_b[col] + (double)*d);
 		}
+}
+
+static void cusim_warp_mma_plain(struct cusim_lane *warp, const struct cusim_mma *m)
+{
+	double one[16];
+
+	for (int i = 0; i < 16; i++)
+		one[i] = 1;
+	cusim_warp_mma(warp, m, one, one);
+}
+
+/* What block-scaled operations do not take: it is no matter of one lane. */
+static const char *cusim_warp_scale_wrong(const struct cusim_lane *warp)
+{
+	const struct cusim_scale *first = warp[0].scale;
+
+	if (first[0].byte > 3 || first[1].byte > 3 || first[0].pair > 1 || first[1].pair > 3)
+		return "no such byte or lane of scales";
+	for (int i = 0; i < CUSIM_WARP; i++) {
+		const struct cusim_scale *s = warp[i].scale;
+
+		for (int m = 0; m < 2; m++)
+			if (s[m].byte != first[m].byte || s[m].pair != first[m].pair)
+				return "lanes that do not agree where scales are";
+		for (int b = 0; b < 16; b++)
+			if (((const uint8_t *)warp[i].p[1])[b] & 0xc3)
+				return "bits beside an e2m1";
+	}
+	return NULL;
+}
+
+static double cusim_warp_scale(const struct cusim_lane *lane, int side)
+{
+	return (double)dsv4_e8m0_to_f32((uint8_t)(lane->scale[side].data >> 8 * lane->scale[side].byte));
+}
+
+static void cusim_warp_mma_scaled(struct cusim_lane *warp, const struct cusim_mma *m)
+{
+	const char *wrong = cusim_warp_scale_wrong(warp);
+	double a[16], b[8];
+
+	if (wrong) {
+		cusim_report(NULL, 1000 + warp[0].line, "%s at line %d: %s", cusim_warp_name(warp[0].op), warp[0].line, wrong);
+		cusim_block_abandon();
+	}
+	for (int i = 0; i < 16; i++)
+		a[i] = cusim_warp_scale(&warp[i % 8 * 4 + 2 * warp[0].scale[0].pair + i / 8], 0);
+	for (int i = 0; i < 8; i++)
+		b[i] = cusim_warp_scale(&warp[i * 4 + warp[0].scale[1].pair], 1);
+	cusim_warp_mma(warp, m, a, b);
 }
 
 void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask)
@@ -179,10 +242,13 @@ void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask)
 		cusim_warp_ldmatrix(warp);
 		return;
 	case CUSIM_MMA_BF16:
-		cusim_warp_mma(warp, 16, 2, cusim_warp_bf16);
+		cusim_warp_mma_plain(warp, &(struct cusim_mma){ 16, 2, cusim_warp_bf16, cusim_warp_bf16 });
 		return;
 	case CUSIM_MMA_E4M3:
-		cusim_warp_mma(warp, 32, 4, cusim_warp_e4m3);
+		cusim_warp_mma_plain(warp, &(struct cusim_mma){ 32, 4, cusim_warp_e4m3, cusim_warp_e4m3 });
+		return;
+	case CUSIM_MMA_E2M1_E4M3:
+		cusim_warp_mma_scaled(warp, &(struct cusim_mma){ 32, 4, cusim_warp_e2m1, cusim_warp_e4m3 });
 		return;
 	}
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # cuda.sh: every plugin for GPUs passes a quick check on the small shape, run by the simulator of tests/cusim, which finds
-# nothing wrong with its kernels either; with other values in every run.
+# nothing wrong with its kernels either; with other values in every run. cuda-moe-fp4 does so on each architecture that has
+# products of its own, and says which.
 set -eu
 program=$top_builddir/kcheck
 . "$top_srcdir/tests/lib/want.sh"
@@ -11,18 +12,30 @@ want 69 "the driver has 1 GPU" --device cuda:1 --quick
 seed=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 seed=$((seed + 1))
 echo "seed $seed"
-checked=0
-for plugin in "$top_builddir"/plugins/cuda-*.so; do
-	name=$(basename "$plugin" .so)
+passes() { # FILE TEXT
+	name=$(basename "$1" .so)
 	rc=0
-	"$program" --device cuda:0 --quick --seed "$seed" --shape tiny "$plugin" >"$dir/said" 2>&1 || rc=$?
-	checked=$((checked + 1))
-	if [ "$rc" -ne 0 ] || grep -q "^cusim:" "$dir/said" || ! grep -qE "^$name: ([1-9][0-9]*) of \1 pass" "$dir/said"; then
+	"$program" --device cuda:0 --quick --seed "$seed" --shape tiny "$1" >"$dir/said" 2>&1 || rc=$?
+	if [ "$rc" -ne 0 ] || grep -q "^cusim:" "$dir/said" || ! grep -q "$2" "$dir/said" ||
+	   ! grep -qE "^$name: ([1-9][0-9]*) of \1 pass" "$dir/said"; then
 		cat "$dir/said"
+		echo "FAILED: $name does not pass, or does not say \"$2\""
 		failed=1
 	fi
+}
+checked=0
+for plugin in "$top_builddir"/plugins/cuda-*.so; do
+	passes "$plugin" ""
+	checked=$((checked + 1))
 done
 [ "$checked" -ge 1 ] || { echo "no plugin was checked"; failed=1; }
+
+moe=$top_builddir/plugins/cuda-moe-fp4.so
+export CUSIM_SM=120
+passes "$moe" "into sm_120a's tensor cores"
+export CUSIM_SM=121
+passes "$moe" "decoded to bf16"
+unset CUSIM_SM
 
 # One float beyond a row is beyond its buffer in some case, which only the simulator sees.
 fixture() { # NAME STATUS TEXT
