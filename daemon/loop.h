@@ -19,10 +19,12 @@ struct loop_source {
 	void *arg;
 };
 
+/* -errno: loop_fini() may still be called. */
 int loop_init(struct loop *l);
 void loop_fini(struct loop *l);
-/* events as for epoll_ctl(2). -errno. */
+/* events as for epoll_ctl(2). -errno, and the source is not watched. */
 int loop_add(struct loop *l, struct loop_source *s, uint32_t events);
+/* Other events, or none more, of a source that was added. */
 void loop_mod(struct loop *l, struct loop_source *s, uint32_t events);
 void loop_del(struct loop *l, struct loop_source *s);
 /* Runs handlers until one sets l->quit. A handler may delete and free any source. */

@@ -38,10 +38,7 @@ int engine_cache_open(struct engine *e, const struct engine_options *o, struct b
 		return rc;
 	engine_cache_open_disk(e, o);
 	c.disk = e->cache_disk;
-	rc = cache_new(&c, &e->cache);
-	if (rc)
-		return buf_why(why, rc, "no memory for the prefix cache");
-	e->env.cache = e->cache;
+	e->env.cache = e->cache = cache_new(&c);
 	e->env.disk_wait_ns =
 		(long long)(1e9 * (o->cache_disk_patience > 0 ? o->cache_disk_patience : ENGINE_CACHE_PATIENCE));
 	return 0;

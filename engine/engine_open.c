@@ -38,7 +38,7 @@ static void engine_opens(const struct engine_options *o, const char *stage)
 /* What a GPU has beside weights and the slots that are to come. */
 static size_t engine_rank_free(const struct engine *e, int rank)
 {
-	const struct model *m = e->model->view ? e->model->view[rank] : e->model;
+	const struct model *m = e->model->shard ? e->model->shard[rank] : e->model;
 	uint64_t slots = (uint64_t)m->expert_slots * m->expert_slot_bytes;
 	struct device_view v;
 

@@ -16,7 +16,7 @@
 
 /* ---- life ---- */
 
-int cache_new(const struct cache_options *o, struct cache **ret_c)
+struct cache *cache_new(const struct cache_options *o)
 {
 	struct cache *c = mem_new(sizeof *c);
 
@@ -31,8 +31,7 @@ int cache_new(const struct cache_options *o, struct cache **ret_c)
 	list_init(&c->doubted);
 	lock_cond_init(&c->no_fetch);
 	cache_node_buckets(c);
-	*ret_c = c;
-	return 0;
+	return c;
 }
 
 void cache_free(struct cache **pc)

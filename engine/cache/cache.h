@@ -58,7 +58,8 @@ struct cache_find {
 	bool kept;          /* what is reused was computed under other numbers: see cache_keep() */
 };
 
-int cache_new(const struct cache_options *o, struct cache **ret_c);
+/* An empty one; what o points to outlives it. Cannot fail: its table of blocks is small beside the budget. */
+struct cache *cache_new(const struct cache_options *o);
 /* Every path must have been released. */
 void cache_free(struct cache **c);
 

@@ -7,6 +7,7 @@
 #include "engine/base/rc.h"
 #include "engine/device/device_list.h"
 #include "engine/device/queue.h"
+#include "engine/device/ranks_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -110,14 +110,6 @@ int device_lost(const struct device *d, struct buf *why);
 /* Something else than device_enter() may have told the driver which device the calling thread means. */
 void device_leave(void);
 
-/* ---- those that compute with it: ranks_nccl.c ---- */
-
-void ranks_break(struct ranks *r, int rank, const char *why);
-/* Which broke first: its why, and whether it is this one. */
-bool ranks_blame(struct ranks *r, int rank, struct buf *why);
-/* A driver's result, as stream_wait: ends when one of the others breaks, too. */
-int ranks_wait(struct device *d, void *stream);
-
 /* Memory of the device that the host cannot read, for weights, scratch and device_plain_new(). The driver's result. */
 int device_plain_alloc(struct device *d, uint64_t *ret_p, size_t bytes);
 void device_plain_drop(struct device *d, uint64_t p, size_t bytes);

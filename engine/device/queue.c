@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/device/ranks_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

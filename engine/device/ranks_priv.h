@@ -53,5 +53,11 @@ int ranks_nccl_open(struct ranks *r, struct buf *why);
 /* No graph is left that gathers. */
 void ranks_nccl_close(struct ranks *r);
 void ranks_nccl_gather(struct ranks *r, int rank, struct queue *q, void *dst, const void *src, size_t bytes);
+/* This one computes no more, nor do the others; why: of the first. */
+void ranks_break(struct ranks *r, int rank, const char *why);
+/* Which broke first: its why, and whether it is this one. */
+bool ranks_blame(struct ranks *r, int rank, struct buf *why);
+/* For one of ranks: a driver's result, as stream_wait: ends when one of the others breaks, too. */
+int ranks_wait(struct device *d, void *stream);
 
 #endif

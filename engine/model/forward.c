@@ -19,7 +19,7 @@ struct forward *forward_new(const struct model *m, struct pool *p)
 {
 	struct forward *f = mem_new(sizeof *f);
 
-	f->m = m->view ? m->view[0] : m;
+	f->m = m->shard ? m->shard[0] : m;
 	f->rank = f->m->rank;
 	f->pool = p;
 	f->device = f->m->layout.device;

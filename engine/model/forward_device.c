@@ -166,7 +166,7 @@ static void forward_give_logits(const struct forward *f, float *logits)
 	size_t rows = (size_t)f->m->weights->head.rows, vocab = (size_t)f->m->config->vocab_size;
 
 	for (size_t i = 0; i < (size_t)f->n_want; i++)
-		memcpy(logits + i * vocab + f->m->head_row, f->logits_back + i * rows, rows * sizeof *logits);
+		memcpy(logits + i * vocab + f->m->lm_head_row, f->logits_back + i * rows, rows * sizeof *logits);
 }
 
 static int forward_end_gpu(struct forward *f, int rc)

@@ -39,7 +39,7 @@ int forward_experts(struct forward *f, const struct weights_layer *w)
 		.inter = d->moe_inter,
 		.n_expert = d->n_experts,
 		.k = d->experts_per_tok,
-		.n_shared = d->n_shared_experts && w->shared[0].w1.data ? d->n_shared_experts : 0, /* or another GPU has them */
+		.n_shared = d->n_shared_experts,
 		.limit = d->swiglu_limit,
 		.out_scale = output ? d->routed_scaling : 1.0f,
 		.expert = w->expert,

@@ -87,13 +87,13 @@ static int forward_other_start(struct forward_other *o)
 }
 
 /* Its ops that the CPU computes have their part of the threads that there are. */
-static int forward_other_open(struct forward_other *o, const struct forward *f, const struct model *view)
+static int forward_other_open(struct forward_other *o, const struct forward *f, const struct model *shard)
 {
 	int n = pool_threads(f->pool) / (int)(1 + o->crew->n), rc = pool_new(n > 0 ? n : 1, &o->pool);
 
 	if (rc)
 		return rc;
-	o->forward = forward_new(view, o->pool);
+	o->forward = forward_new(shard, o->pool);
 	o->forward->max_scores = f->max_scores;
 	o->forward->why = &o->why;
 	if (f->keep_experts)
@@ -116,7 +116,7 @@ static int forward_crew_new(struct forward *f, struct buf *why)
 	must_zero(pthread_cond_init(&c->done, NULL));
 	for (int i = 0; i < c->n && rc == 0; i++) {
 		c->other[i].crew = c;
-		rc = forward_other_open(&c->other[i], f, whole->view[1 + i]);
+		rc = forward_other_open(&c->other[i], f, whole->shard[1 + i]);
 	}
 	if (rc) {
 		forward_crew_free(&f->crew);

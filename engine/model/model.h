@@ -31,11 +31,11 @@ struct model {
 	struct rope_table rope_compress;       /* layers with it */
 	/* On several GPUs: what each of them has of it, a model of its own that the forward pass of that GPU runs. */
 	struct ranks *ranks;                   /* NULL: on one */
-	struct model **view;                   /* [n_rank]; NULL in a view itself */
-	const struct model *whole;             /* of a view */
+	struct model **shard;                  /* [n_rank]; NULL in a shard itself */
+	const struct model *whole;             /* of a shard */
 	int rank, n_rank;                      /* n_rank 0: on one */
-	bool heads_cut;                        /* a view has heads and their groups of the output; else all of them */
-	int64_t head_row;                      /* the first of its rows of the head */
+	bool heads_cut;                        /* a shard has heads and their groups of the output; else all of them */
+	int64_t lm_head_row;                   /* the first of its rows of the head that gives logits */
 };
 
 /* As weights_open; the files stay mapped until model_free. */

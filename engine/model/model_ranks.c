@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * model_ranks.c - a model on several GPUs: for each a view, the same weights but for the slices that it alone has.
+ * model_ranks.c - a model on several GPUs: for each a shard, the same weights but for the slices that it alone has.
  * Threads: one, before anything runs. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -108,13 +108,13 @@ static void model_cut_layer(const struct model *v, int layer, struct weights_lay
 	w->packed = NULL;
 }
 
-/* ---- views ---- */
+/* ---- shards ---- */
 
 static struct model_weights *model_cut_weights(const struct model *m, struct model *v)
 {
 	const struct model_weights *from = m->weights;
 	struct model_weights *w = mem_new(sizeof *w);
-	int64_t rows = model_head_share(&from->config, v->rank, v->n_rank, &v->head_row);
+	int64_t rows = model_head_share(&from->config, v->rank, v->n_rank, &v->lm_head_row);
 	int n = from->config.n_layers;
 
 	*w = *from;
@@ -125,7 +125,7 @@ static struct model_weights *model_cut_weights(const struct model *m, struct mod
 	}
 	w->owned = NULL;
 	w->n_owned = w->cap_owned = 0;
-	model_cut_rows(&w->head, v->head_row, rows);
+	model_cut_rows(&w->head, v->lm_head_row, rows);
 	w->layer = mem_new((size_t)n * sizeof *w->layer);
 	for (int i = 0; i < n; i++) {
 		w->layer[i] = from->layer[i];
@@ -139,30 +139,30 @@ static struct model_weights *model_cut_weights(const struct model *m, struct mod
 	return w;
 }
 
-static struct model *model_view_new(const struct model *m, int rank, bool heads_cut)
+static struct model *model_shard_new(const struct model *m, int rank, bool heads_cut)
 {
-	struct model *v = mem_new(sizeof *v);
+	struct model *s = mem_new(sizeof *s);
 
-	*v = *m;
-	v->view = NULL;
-	v->whole = m;
-	v->rank = rank;
-	v->heads_cut = heads_cut;
-	v->layout.n_other = 0;
-	v->weights = model_cut_weights(m, v);
-	return v;
+	*s = *m;
+	s->shard = NULL;
+	s->whole = m;
+	s->rank = rank;
+	s->heads_cut = heads_cut;
+	s->layout.n_other = 0;
+	s->weights = model_cut_weights(m, s);
+	return s;
 }
 
-static void model_view_free(struct model **pv)
+static void model_shard_free(struct model **ps)
 {
-	struct model *v = *pv;
+	struct model *s = *ps;
 	struct model_weights *w;
 
-	*pv = NULL;
-	if (!v)
+	*ps = NULL;
+	if (!s)
 		return;
-	model_unplace(v);
-	w = v->weights;
+	model_unplace(s);
+	w = s->weights;
 	for (int i = 0; i <= w->config.n_layers; i++) {
 		struct weights_layer *y = i < w->config.n_layers ? &w->layer[i] : w->mtp ? &w->mtp->layer : NULL;
 
@@ -174,7 +174,7 @@ static void model_view_free(struct model **pv)
 	free(w->mtp);
 	free(w->layer);
 	free(w);
-	free(v);
+	free(s);
 }
 
 int model_place_ranks(struct model *m, struct ranks *r, struct buf *why)
@@ -188,20 +188,20 @@ int model_place_ranks(struct model *m, struct ranks *r, struct buf *why)
 	m->ranks = r;
 	m->n_rank = n;
 	m->layout.device = ranks_device(r, 0);
-	m->view = mem_new((size_t)n * sizeof(struct model *));
+	m->shard = mem_new((size_t)n * sizeof(struct model *));
 	for (int i = 0; i < n; i++)
-		m->view[i] = model_view_new(m, i, heads_cut);
+		m->shard[i] = model_shard_new(m, i, heads_cut);
 	for (int i = 1; i < n; i++)
-		m->layout.other[m->layout.n_other++] = &m->view[i]->layout;
+		m->layout.other[m->layout.n_other++] = &m->shard[i]->layout;
 	for (int i = 0; i < n && rc == 0; i++)
-		rc = model_place(m->view[i], ranks_device(r, i), why);
+		rc = model_place(m->shard[i], ranks_device(r, i), why);
 	return rc;
 }
 
 void model_unplace_ranks(struct model *m)
 {
-	for (int i = 0; m->view && i < m->n_rank; i++)
-		model_view_free(&m->view[i]);
-	free(m->view);
-	m->view = NULL;
+	for (int i = 0; m->shard && i < m->n_rank; i++)
+		model_shard_free(&m->shard[i]);
+	free(m->shard);
+	m->shard = NULL;
 }

@@ -78,6 +78,8 @@ struct prompt_turns {
 	int last_user;         /* -1: none */
 };
 
+/* Messages and tools (or NULL) as prompt_render() has them; the turns, empty before, point into them. RC_INVALID: why
+ * names the message and its field. prompt_turns_fini() in any case. */
 int prompt_turns_read(json_t *messages, json_t *tools, struct prompt_turns *ret_t, struct buf *why);
 /* Leaves out what is dropped with the reasoning: developer turns before the last user turn. */
 void prompt_turns_drop(struct prompt_turns *t);
@@ -85,6 +87,8 @@ void prompt_turns_fini(struct prompt_turns *t);
 
 /* ---- rendering (prompt_render.c) ---- */
 
+/* The turns, of which o's rule may drop some, are written behind what p has. RC_TOO_LARGE: longer or nested deeper than
+ * is taken; p then has a part. */
 int prompt_render_turns(struct prompt *p, struct prompt_turns *t, const struct prompt_options *o,
 	struct buf *why);
 

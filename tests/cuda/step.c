@@ -220,16 +220,16 @@ static void test_a_gpu_without_rows_of_the_head(void **state)
 
 	(void)state;
 	assert_true(m->n_rank <= 2);
-	for (int i = 0; i < m->n_rank && m->view; i++) {
-		struct dsv4_weight *head = &m->view[i]->weights->head;
+	for (int i = 0; i < m->n_rank && m->shard; i++) {
+		struct dsv4_weight *head = &m->shard[i]->weights->head;
 
 		had[i] = *head;
 		*head = m->weights->head;
 		head->rows = i ? 0 : head->rows;
 	}
 	step_run(ks);
-	for (int i = 0; i < m->n_rank && m->view; i++)
-		m->view[i]->weights->head = had[i];
+	for (int i = 0; i < m->n_rank && m->shard; i++)
+		m->shard[i]->weights->head = had[i];
 	kset_unpin(&ks);
 }
 

@@ -120,7 +120,7 @@ static void rig_close(struct rig *r)
 
 static bool rig_cuts(const struct rig *r)
 {
-	return r->kit.model->view && r->kit.model->view[0]->heads_cut;
+	return r->kit.model->shard && r->kit.model->shard[0]->heads_cut;
 }
 
 static size_t bytes(const struct rig *r, int n)
@@ -147,7 +147,7 @@ static void give_all_experts(struct model *m)
 	for (int i = 0; i <= m->config->n_layers; i++)
 		for (int rank = 0; rank < m->n_rank; rank++) {
 			const struct weights_layer *from = i < m->config->n_layers ? &m->weights->layer[i] : &m->weights->mtp->layer;
-			struct model_weights *w = m->view[rank]->weights;
+			struct model_weights *w = m->shard[rank]->weights;
 			struct weights_layer *to = i < m->config->n_layers ? &w->layer[i] : &w->mtp->layer;
 
 			for (int e = 0; e < m->config->n_experts; e++) {
