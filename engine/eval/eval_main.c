@@ -2,22 +2,23 @@
  * eval_main.c - the dsv4-eval command: numbers out of a checkpoint without a server, and their comparison.
  * Threads: main, and the pool's. Locks: none. */
 #include "engine/base/mem.h"
+#include "engine/base/options.h"
 #include "engine/base/rc.h"
 #include "engine/eval/eval.h"
 #include "engine/eval/eval_plugins.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define EVAL_CHUNK 512
 #define EVAL_MAX_SETS 64
 
-enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE, EVAL_UNAVAILABLE = 69, EVAL_TEMPORARY = 75 };
+enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE = OPTIONS_USAGE, EVAL_UNAVAILABLE = 69, EVAL_TEMPORARY = 75 };
 
 /* The command line; OPT(long name, argument or "", text). */
 #define EVAL_OPTS(OPT) \
@@ -43,11 +44,13 @@ enum eval_exit { EVAL_OK, EVAL_BEYOND, EVAL_USAGE, EVAL_UNAVAILABLE = 69, EVAL_T
 	OPT(version, "", "the version")
 
 enum eval_opt {
-	EVAL_OPT_none, /* 0 is getopt's own */
 #define OPT(name, arg, text) EVAL_OPT_##name,
 	EVAL_OPTS(OPT)
 #undef OPT
 };
+
+static const struct options_row eval_rows[] = { EVAL_OPTS(OPTIONS_ROW) };
+static const struct options eval_options = { "dsv4-eval", eval_rows, (int)mem_countof(eval_rows) };
 
 struct eval_args {
 	const char *model, *in, *out, *device;
@@ -60,72 +63,37 @@ struct eval_args {
 
 /* ---- usage ---- */
 
-/* Options are written with '-', the table's names with '_'. */
-static void eval_dashes(char to[32], const char *name)
+static void eval_help(void)
 {
-	snprintf(to, 32, "%s", name);
-	for (char *p = to; *p; p++)
-		*p = *p == '_' ? '-' : *p;
-}
-
-static void eval_help_line(FILE *f, const char *name, const char *arg, const char *text)
-{
-	char dashed[32], left[48];
-
-	eval_dashes(dashed, name);
-	snprintf(left, sizeof left, "--%s %s", dashed, arg);
-	fprintf(f, "  %-18s %s\n", left, text);
-}
-
-static void eval_help(FILE *f)
-{
-	fprintf(f, "usage: dsv4-eval --model DIR --in FILE --out FILE [OPTION]...\n"
+	printf("usage: dsv4-eval --model DIR --in FILE --out FILE [OPTION]...\n"
 		   "       dsv4-eval --diff A B [OPTION]...\n\n"
 		   "Runs token sequences through a model and writes its numbers layer by layer, under the\n"
 		   "names NAME.logits, .streams.L, .experts.L, .rows.L, .margin.L and .mtp; or compares two\n"
 		   "such files.\n\n");
-#define OPT(name, arg, text) eval_help_line(f, #name, arg, text);
-	EVAL_OPTS(OPT)
-#undef OPT
-	fprintf(f, "\nParameters of --set:\n");
+	options_help(&eval_options);
+	printf("\nParameters of --set:\n");
 	for (int i = 0; i < numerics_count; i++)
-		fprintf(f, "  %-18s %-18s %s\n", numerics_table[i].name, numerics_table[i].choices,
+		printf("  %-18s %-18s %s\n", numerics_table[i].name, numerics_table[i].choices,
 			numerics_table[i].text);
-	fprintf(f, "\nExit status: 0 done, 1 beyond the tolerance, 2 wrong usage or input file,\n"
+	printf("\nExit status: 0 done, 1 beyond the tolerance, 2 wrong usage or input file,\n"
 		   "69 model or kernels unavailable, 75 out of memory.\n");
 }
 
 static int eval_usage(const char *text, const char *arg)
 {
-	fprintf(stderr, "dsv4-eval: %s%s\nTry dsv4-eval --help.\n", text, arg);
-	return EVAL_USAGE;
+	return options_usage(&eval_options, text, arg);
 }
 
 /* ---- options ---- */
 
-static int eval_number(const char *name, const char *text, int min, int max, int *ret_n)
+static int eval_real(enum eval_opt opt, const char *text, double *ret_x)
 {
-	char *end;
-	long v;
-
-	errno = 0;
-	v = strtol(text, &end, 10);
-	if (errno || end == text || *end || v < min || v > max) {
-		fprintf(stderr, "dsv4-eval: --%s: \"%s\" is not a whole number from %d to %d\n", name, text,
-			min, max);
-		return EVAL_USAGE;
-	}
-	*ret_n = (int)v;
-	return 0;
-}
-
-static int eval_real(const char *name, const char *text, double *ret_x)
-{
-	char *end;
+	char name[32], *end;
 	double v = strtod(text, &end);
 
 	if (end == text || *end || !isfinite(v) || v < 0) {
-		fprintf(stderr, "dsv4-eval: --%s: \"%s\" is not a number of 0 or more\n", name, text);
+		fprintf(stderr, "dsv4-eval: --%s: \"%s\" is not a number of 0 or more\n",
+			options_name(&eval_options, (int)opt, name), text);
 		return EVAL_USAGE;
 	}
 	*ret_x = v;
@@ -149,9 +117,11 @@ static int eval_profile(const char *text, enum numerics_profile *ret_p)
 }
 
 /* One option; 0, EVAL_USAGE, or -1 to end the program well. */
-static int eval_option(struct eval_args *a, enum eval_opt opt, const char *arg)
+static int eval_option(void *args, int opt, const char *arg)
 {
-	switch (opt) {
+	struct eval_args *a = args;
+
+	switch ((enum eval_opt)opt) {
 	case EVAL_OPT_model: a->model = arg; return 0;
 	case EVAL_OPT_in: a->in = arg; return 0;
 	case EVAL_OPT_out: a->out = arg; return 0;
@@ -160,38 +130,20 @@ static int eval_option(struct eval_args *a, enum eval_opt opt, const char *arg)
 	case EVAL_OPT_device: a->device = arg; return 0;
 	case EVAL_OPT_plugin: return eval_append("plugin", a->plugin, &a->n_plugin, arg);
 	case EVAL_OPT_kernels: return eval_append("kernels", a->kernels, &a->n_kernels, arg);
-	case EVAL_OPT_chunk: return eval_number("chunk", arg, 1, 1 << 20, &a->chunk);
-	case EVAL_OPT_threads: return eval_number("threads", arg, 1, POOL_MAX_THREADS, &a->threads);
+	case EVAL_OPT_chunk: return options_int(&eval_options, opt, arg, 1, 1 << 20, &a->chunk);
+	case EVAL_OPT_threads: return options_int(&eval_options, opt, arg, 1, POOL_MAX_THREADS, &a->threads);
 	case EVAL_OPT_top_only: a->top_only = true; return 0;
 	case EVAL_OPT_diff: a->diff = true; return 0;
-	case EVAL_OPT_tolerance: return eval_real("tolerance", arg, &a->limits.worst);
-	case EVAL_OPT_median: return eval_real("median", arg, &a->limits.median);
-	case EVAL_OPT_gap: return eval_real("gap", arg, &a->limits.gap);
-	case EVAL_OPT_sets: return eval_real("sets", arg, &a->limits.sets);
-	case EVAL_OPT_margin: return eval_real("margin", arg, &a->limits.margin);
+	case EVAL_OPT_tolerance: return eval_real((enum eval_opt)opt, arg, &a->limits.worst);
+	case EVAL_OPT_median: return eval_real((enum eval_opt)opt, arg, &a->limits.median);
+	case EVAL_OPT_gap: return eval_real((enum eval_opt)opt, arg, &a->limits.gap);
+	case EVAL_OPT_sets: return eval_real((enum eval_opt)opt, arg, &a->limits.sets);
+	case EVAL_OPT_margin: return eval_real((enum eval_opt)opt, arg, &a->limits.margin);
 	case EVAL_OPT_only: a->limits.only = arg; return 0;
-	case EVAL_OPT_help: eval_help(stdout); return -1;
+	case EVAL_OPT_help: eval_help(); return -1;
 	case EVAL_OPT_version: puts("dsv4-eval " PACKAGE_VERSION); return -1;
-	case EVAL_OPT_none: break;
 	}
 	return EVAL_USAGE;
-}
-
-static int eval_parse(struct eval_args *a, int argc, char **argv)
-{
-	static char names[EVAL_OPT_version + 1][32];
-	struct option option[EVAL_OPT_version + 1] = { 0 };
-	int opt, rc = 0, n = 0;
-
-#define OPT(name, arg, text) \
-	eval_dashes(names[n], #name); \
-	option[n] = (struct option){ names[n], arg[0] != 0, NULL, EVAL_OPT_##name }; \
-	n++;
-	EVAL_OPTS(OPT)
-#undef OPT
-	while (rc == 0 && (opt = getopt_long(argc, argv, "", option, NULL)) != -1)
-		rc = opt == '?' ? eval_usage("wrong option", "") : eval_option(a, (enum eval_opt)opt, optarg);
-	return rc;
 }
 
 /* ---- running ---- */
@@ -359,7 +311,7 @@ int main(int argc, char **argv)
 {
 	struct eval_args a = { .device = "cpu", .chunk = EVAL_CHUNK, .limits = { -1, -1, 1e-3, 1, 1e-4, NULL } };
 	struct buf why = { 0 };
-	int status = eval_parse(&a, argc, argv);
+	int status = options_read(&eval_options, argc, argv, eval_option, &a);
 
 	if (status)
 		return status < 0 ? EVAL_OK : status;

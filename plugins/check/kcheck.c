@@ -3,6 +3,7 @@
  * Threads: main, and the check library's. Locks: none. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
+#include "engine/base/options.h"
 #include "engine/base/rc.h"
 #include "engine/plugin/plugin_map.h"
 #include "plugins/check/check.h"
@@ -11,7 +12,6 @@
 #include "plugins/ref/ref.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kcheck_exit { KCHECK_OK, KCHECK_WRONG, KCHECK_USAGE, KCHECK_UNAVAILABLE = 69, KCHECK_TEMPORARY = 75 };
+enum kcheck_exit { KCHECK_OK, KCHECK_WRONG, KCHECK_USAGE = OPTIONS_USAGE, KCHECK_UNAVAILABLE = 69, KCHECK_TEMPORARY = 75 };
 
 /* The command line; OPT(long name, argument or "", text). */
 #define KCHECK_OPTS(OPT) \
@@ -35,11 +35,13 @@ enum kcheck_exit { KCHECK_OK, KCHECK_WRONG, KCHECK_USAGE, KCHECK_UNAVAILABLE = 6
 	OPT(version, "", "the version")
 
 enum kcheck_opt {
-	KCHECK_OPT_none, /* 0 is getopt's own */
 #define OPT(name, arg, text) KCHECK_OPT_##name,
 	KCHECK_OPTS(OPT)
 #undef OPT
 };
+
+static const struct options_row kcheck_rows[] = { KCHECK_OPTS(OPTIONS_ROW) };
+static const struct options kcheck_options = { "kcheck", kcheck_rows, (int)mem_countof(kcheck_rows) };
 
 struct kcheck_args {
 	int op, threads;
@@ -50,15 +52,12 @@ struct kcheck_args {
 	struct kcheck_device gpu;  /* gpu.device NULL: none */
 };
 
-static int kcheck_help(FILE *f, int rc)
+static void kcheck_help(void)
 {
-	fprintf(f, "usage: kcheck [OPTION]... [FILE.so|ref]...\n\n"
-		   "Checks the kernels of plugins against ref. Without a file: ref against itself, which checks the\n"
-		   "check. Exit status: 0 all pass, 1 something is wrong, 2 usage, 69 a plugin cannot be loaded.\n\n");
-#define OPT(name, arg, text) fprintf(f, "  --%-13s %s\n", *arg ? #name " " arg : #name, text);
-	KCHECK_OPTS(OPT)
-#undef OPT
-	return rc;
+	printf("usage: kcheck [OPTION]... [FILE.so|ref]...\n\n"
+	       "Checks the kernels of plugins against ref. Without a file: ref against itself, which checks the\n"
+	       "check. Exit status: 0 all pass, 1 something is wrong, 2 usage, 69 a plugin cannot be loaded.\n\n");
+	options_help(&kcheck_options);
 }
 
 /* ---- where it was when a kernel died ---- */
@@ -211,70 +210,45 @@ static int kcheck_op_find(const char *name)
 	return -1;
 }
 
-static bool kcheck_number(const char *text, uint64_t *ret_n)
+static int kcheck_refuse(int opt, const char *value)
 {
-	char *end;
+	char name[32], text[128];
 
-	errno = 0;
-	*ret_n = strtoull(text, &end, 10);
-	return *text >= '0' && *text <= '9' && !*end && !errno;
+	snprintf(text, sizeof text, "--%s does not take \"%.64s\"", options_name(&kcheck_options, opt, name), value);
+	return options_usage(&kcheck_options, text, "");
 }
 
-static bool kcheck_option(struct kcheck_args *a, int opt, const char *value)
+static int kcheck_seed(struct kcheck_args *a, int opt, const char *value)
 {
-	uint64_t n;
+	int64_t n = (int64_t)(clock_ns() % 1000000007) + 1;
+	int rc = strcmp(value, "random") ? options_number(&kcheck_options, opt, value, 1, INT64_MAX, &n) : 0;
 
-	switch (opt) {
+	a->seed = (uint64_t)n;
+	return rc;
+}
+
+/* One option; 0, KCHECK_USAGE, or -1 to end the program well. */
+static int kcheck_option(void *args, int opt, const char *value)
+{
+	struct kcheck_args *a = args;
+
+	switch ((enum kcheck_opt)opt) {
 	case KCHECK_OPT_op:
-		return (a->op = kcheck_op_find(value)) >= 0;
-	case KCHECK_OPT_seed:
-		if (strcmp(value, "random"))
-			return kcheck_number(value, &a->seed) && a->seed;
-		a->seed = (uint64_t)clock_ns() % 1000000007 + 1;
-		return true;
+		a->op = kcheck_op_find(value);
+		return a->op < 0 ? kcheck_refuse(opt, value) : 0;
+	case KCHECK_OPT_seed: return kcheck_seed(a, opt, value);
 	case KCHECK_OPT_shape:
 		a->shape = strcmp(value, "tiny") ? &check_shape_flash : &check_shape_tiny;
-		return !strcmp(value, a->shape->name);
-	case KCHECK_OPT_device:
-		return (a->device = value) != NULL;
-	case KCHECK_OPT_threads:
-		a->threads = kcheck_number(value, &n) && n <= 1024 ? (int)n : 0;
-		return a->threads > 0;
-	case KCHECK_OPT_quick:
-		return a->quick = true;
-	case KCHECK_OPT_bench:
-		return a->bench = true;
-	case KCHECK_OPT_json:
-		return a->json = true;
-	default:
-		return false;
+		return strcmp(value, a->shape->name) ? kcheck_refuse(opt, value) : 0;
+	case KCHECK_OPT_device: a->device = value; return 0;
+	case KCHECK_OPT_threads: return options_int(&kcheck_options, opt, value, 1, 1024, &a->threads);
+	case KCHECK_OPT_quick: a->quick = true; return 0;
+	case KCHECK_OPT_bench: a->bench = true; return 0;
+	case KCHECK_OPT_json: a->json = true; return 0;
+	case KCHECK_OPT_help: kcheck_help(); return -1;
+	case KCHECK_OPT_version: puts("kcheck " PACKAGE_VERSION); return -1;
 	}
-}
-
-/* Returns -1 to go on, or an exit status. */
-static int kcheck_options(struct kcheck_args *a, int argc, char **argv)
-{
-	static const struct option longs[] = {
-#define OPT(name, arg, text) { #name, sizeof arg > 1 ? required_argument : no_argument, NULL, KCHECK_OPT_##name },
-		KCHECK_OPTS(OPT)
-#undef OPT
-		{ 0 },
-	};
-	int opt;
-
-	while ((opt = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		if (opt == KCHECK_OPT_help)
-			return kcheck_help(stdout, KCHECK_OK);
-		if (opt == KCHECK_OPT_version)
-			return printf("kcheck %s\n", PACKAGE_VERSION) < 0;
-		if (opt == '?')
-			return kcheck_help(stderr, KCHECK_USAGE);
-		if (!kcheck_option(a, opt, optarg)) {
-			fprintf(stderr, "kcheck: --%s does not take \"%s\"\n", longs[opt - 1].name, optarg);
-			return KCHECK_USAGE;
-		}
-	}
-	return -1;
+	return KCHECK_USAGE;
 }
 
 static int kcheck_device(struct kcheck_args *a)
@@ -291,10 +265,10 @@ static int kcheck_device(struct kcheck_args *a)
 int main(int argc, char **argv)
 {
 	struct kcheck_args a = { .op = -1, .seed = 1 };
-	int worst = kcheck_options(&a, argc, argv);
+	int worst = options_read(&kcheck_options, argc, argv, kcheck_option, &a);
 
-	if (worst >= 0)
-		return worst;
+	if (worst)
+		return worst < 0 ? KCHECK_OK : worst;
 	worst = kcheck_device(&a);
 	if (worst)
 		return worst;

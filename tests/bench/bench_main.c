@@ -3,19 +3,20 @@
  * Threads: main; pools of the engine. Locks: none. */
 #include "tests/bench/bench.h"
 #include "engine/base/mem.h"
+#include "engine/base/options.h"
 #include "engine/base/rc.h"
 #include "engine/kernels/pool.h"
 #include "plugins/op/op_name.h"
 #include "tests/bench/mkmodel.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum bench_exit { BENCH_OK, BENCH_FAILED, BENCH_USAGE };
+enum bench_exit { BENCH_OK, BENCH_FAILED, BENCH_USAGE = OPTIONS_USAGE };
 
 /* The command line; OPT(long name, argument or "", text). */
 #define BENCH_OPTS(OPT) \
@@ -43,11 +44,13 @@ enum bench_exit { BENCH_OK, BENCH_FAILED, BENCH_USAGE };
 	OPT(version, "", "the version")
 
 enum bench_opt {
-	BENCH_OPT_none, /* 0 is getopt's own */
 #define OPT(name, arg, text) BENCH_OPT_##name,
 	BENCH_OPTS(OPT)
 #undef OPT
 };
+
+static const struct options_row bench_rows[] = { BENCH_OPTS(OPTIONS_ROW) };
+static const struct options bench_options = { "dsv4-bench", bench_rows, (int)mem_countof(bench_rows) };
 
 typedef int bench_f(struct bench *b, struct buf *why);
 
@@ -62,22 +65,6 @@ static const struct bench_mode {
 	{ "serve", "URL|DIR", "a server's streams: one that runs, or one started for a checkpoint", bench_serve },
 };
 
-static void bench_dashes(char to[32], const char *name)
-{
-	snprintf(to, 32, "%s", name);
-	for (char *p = to; *p; p++)
-		*p = *p == '_' ? '-' : *p;
-}
-
-static void bench_help_line(const char *name, const char *arg, const char *text)
-{
-	char dashed[32], left[48];
-
-	bench_dashes(dashed, name);
-	snprintf(left, sizeof left, "--%s %s", dashed, arg);
-	printf("  %-18s %s\n", left, text);
-}
-
 static void bench_help(void)
 {
 	for (size_t i = 0; i < mem_countof(bench_modes); i++)
@@ -87,16 +74,13 @@ static void bench_help(void)
 	for (size_t i = 0; i < mem_countof(bench_modes); i++)
 		printf("  %-8s %s\n", bench_modes[i].name, bench_modes[i].text);
 	putchar('\n');
-#define OPT(name, arg, text) bench_help_line(#name, arg, text);
-	BENCH_OPTS(OPT)
-#undef OPT
+	options_help(&bench_options);
 	printf("\nExit status: 0 measured, 1 not measured, 2 wrong usage.\n");
 }
 
 static int bench_usage(const char *text, const char *arg)
 {
-	fprintf(stderr, "dsv4-bench: %s%s\nTry dsv4-bench --help.\n", text, arg);
-	return BENCH_USAGE;
+	return options_usage(&bench_options, text, arg);
 }
 
 /* ---- options ---- */
@@ -121,31 +105,32 @@ static bool bench_number(const char *text, double unit, double *ret_x, const cha
 	return true;
 }
 
-static int bench_real_option(const char *name, const char *text, double unit, double min, double max, double *ret_x)
+static int bench_real_option(int opt, const char *text, double unit, double min, double max, double *ret_x)
 {
 	const char *end;
-	char message[96];
+	char message[96], name[32];
 
 	if (bench_number(text, unit, ret_x, &end) && !*end && *ret_x >= min && *ret_x <= max)
 		return 0;
-	snprintf(message, sizeof message, "--%s: not a number from %g to %g: ", name, min, max);
+	snprintf(message, sizeof message, "--%s: not a number from %g to %g: ", options_name(&bench_options, opt, name), min,
+		 max);
 	return bench_usage(message, text);
 }
 
-static int bench_int_option(const char *name, const char *text, int low, int *ret_n)
+static int bench_int_option(int opt, const char *text, int low, int *ret_n)
 {
 	double x = 0;
-	int rc = bench_real_option(name, text, 1024, low, 1 << 24, &x);
+	int rc = bench_real_option(opt, text, 1024, low, 1 << 24, &x);
 
 	*ret_n = (int)x;
 	return rc;
 }
 
 /* Several whole numbers; k is 1024 here. */
-static int bench_list_option(const char *name, const char *text, struct bench_list *ret_l)
+static int bench_list_option(int opt, const char *text, struct bench_list *ret_l)
 {
 	const char *p = text;
-	char message[64];
+	char message[96], name[32];
 	double x;
 
 	for (ret_l->n = 0; ret_l->n < BENCH_MAX_LIST && bench_number(p, 1024, &x, &p) && x >= 1 && x <= 1e9;) {
@@ -155,14 +140,17 @@ static int bench_list_option(const char *name, const char *text, struct bench_li
 		if (*p++ != ',')
 			break;
 	}
-	snprintf(message, sizeof message, "--%s: expected numbers with commas between them, found ", name);
+	snprintf(message, sizeof message, "--%s: expected numbers with commas between them, found ",
+		 options_name(&bench_options, opt, name));
 	return bench_usage(message, text);
 }
 
-static int bench_text_option(const char *name, const char *text, struct bench_texts *ret_t)
+static int bench_text_option(int opt, const char *text, struct bench_texts *ret_t)
 {
+	char name[32];
+
 	if (ret_t->n == BENCH_MAX_LIST)
-		return bench_usage("too many of --", name);
+		return bench_usage("too many of --", options_name(&bench_options, opt, name));
 	ret_t->v[ret_t->n++] = text;
 	return 0;
 }
@@ -201,61 +189,51 @@ static int bench_shape_option(struct bench_args *a, const char *text)
 }
 
 /* One option; 0, BENCH_USAGE, or -1 to end the program well. */
-static int bench_option(struct bench_args *a, enum bench_opt opt, const char *arg)
+static int bench_option(void *args, int opt, const char *arg)
 {
+	struct bench_args *a = args;
 	double x = 0;
 	int rc;
 
-	switch (opt) {
+	switch ((enum bench_opt)opt) {
 	case BENCH_OPT_json: a->json = true; return 0;
 	case BENCH_OPT_threads:
-		rc = bench_real_option("threads", arg, 1024, 1, POOL_MAX_THREADS, &x);
+		rc = bench_real_option(opt, arg, 1024, 1, POOL_MAX_THREADS, &x);
 		a->threads = (int)x;
 		return rc;
-	case BENCH_OPT_seconds: return bench_real_option("seconds", arg, 1000, 0, 1e5, &a->seconds);
+	case BENCH_OPT_seconds: return bench_real_option(opt, arg, 1000, 0, 1e5, &a->seconds);
 	case BENCH_OPT_device: a->device = arg; return 0;
 	case BENCH_OPT_memory:
-		rc = bench_real_option("memory", arg, 1024, 1 << 20, 1e13, &x);
+		rc = bench_real_option(opt, arg, 1024, 1 << 20, 1e13, &x);
 		a->memory = (size_t)x;
 		return rc;
 	case BENCH_OPT_op: return bench_op_option(a, arg);
 	case BENCH_OPT_format: return bench_format_option(a, arg);
 	case BENCH_OPT_shape: return bench_shape_option(a, arg);
-	case BENCH_OPT_tokens: return bench_list_option("tokens", arg, &a->tokens);
-	case BENCH_OPT_plugin: return bench_text_option("plugin", arg, &a->plugins);
-	case BENCH_OPT_kernels: return bench_text_option("kernels", arg, &a->kernels);
-	case BENCH_OPT_contexts: return bench_list_option("contexts", arg, &a->contexts);
+	case BENCH_OPT_tokens: return bench_list_option(opt, arg, &a->tokens);
+	case BENCH_OPT_plugin: return bench_text_option(opt, arg, &a->plugins);
+	case BENCH_OPT_kernels: return bench_text_option(opt, arg, &a->kernels);
+	case BENCH_OPT_contexts: return bench_list_option(opt, arg, &a->contexts);
 	case BENCH_OPT_prefill:
 		a->prefill.n = 0;
-		return strcmp(arg, "0") == 0 ? 0 : bench_list_option("prefill", arg, &a->prefill);
-	case BENCH_OPT_batch: return bench_list_option("batch", arg, &a->batch);
+		return strcmp(arg, "0") == 0 ? 0 : bench_list_option(opt, arg, &a->prefill);
+	case BENCH_OPT_batch: return bench_list_option(opt, arg, &a->batch);
 	case BENCH_OPT_repack: a->repack = true; return 0;
-	case BENCH_OPT_streams: return bench_list_option("streams", arg, &a->streams);
-	case BENCH_OPT_answer: return bench_int_option("answer", arg, 1, &a->answer);
-	case BENCH_OPT_words: return bench_int_option("words", arg, 1, &a->words);
-	case BENCH_OPT_beside: return bench_int_option("beside", arg, 0, &a->beside);
-	case BENCH_OPT_max_gap: return bench_int_option("max-gap", arg, 0, &a->max_gap);
+	case BENCH_OPT_streams: return bench_list_option(opt, arg, &a->streams);
+	case BENCH_OPT_answer: return bench_int_option(opt, arg, 1, &a->answer);
+	case BENCH_OPT_words: return bench_int_option(opt, arg, 1, &a->words);
+	case BENCH_OPT_beside: return bench_int_option(opt, arg, 0, &a->beside);
+	case BENCH_OPT_max_gap: return bench_int_option(opt, arg, 0, &a->max_gap);
 	case BENCH_OPT_help: bench_help(); return -1;
 	case BENCH_OPT_version: puts("dsv4-bench " PACKAGE_VERSION); return -1;
-	case BENCH_OPT_none: break;
 	}
 	return BENCH_USAGE;
 }
 
 static int bench_parse(struct bench_args *a, int argc, char **argv, const struct bench_mode **ret_mode)
 {
-	static char names[BENCH_OPT_version + 1][32];
-	struct option option[BENCH_OPT_version + 1] = { 0 };
-	int opt, rc = 0, n = 0;
+	int rc = options_read(&bench_options, argc, argv, bench_option, a);
 
-#define OPT(name, arg, text) \
-	bench_dashes(names[n], #name); \
-	option[n] = (struct option){ names[n], arg[0] != 0, NULL, BENCH_OPT_##name }; \
-	n++;
-	BENCH_OPTS(OPT)
-#undef OPT
-	while (rc == 0 && (opt = getopt_long(argc, argv, "", option, NULL)) != -1)
-		rc = opt == '?' ? bench_usage("wrong option", "") : bench_option(a, (enum bench_opt)opt, optarg);
 	if (rc)
 		return rc;
 	if (optind == argc)

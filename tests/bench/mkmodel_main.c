@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  * mkmodel_main.c - the dsv4-mkmodel command: a checkpoint of random weights, of any shape, in the published format.
  * Threads: main, and those that write. Locks: none here. */
+#include "engine/base/mem.h"
+#include "engine/base/options.h"
 #include "engine/base/rc.h"
 #include "tests/bench/mkmodel.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum mkmodel_exit { MKMODEL_OK, MKMODEL_FAILED, MKMODEL_USAGE };
+enum mkmodel_exit { MKMODEL_OK, MKMODEL_FAILED, MKMODEL_USAGE = OPTIONS_USAGE };
 
 /* The command line; OPT(long name, argument or "", text). */
 #define MKMODEL_OPTS(OPT) \
@@ -35,11 +35,13 @@ enum mkmodel_exit { MKMODEL_OK, MKMODEL_FAILED, MKMODEL_USAGE };
 	OPT(version, "", "the version")
 
 enum mkmodel_opt {
-	MKMODEL_OPT_none, /* 0 is getopt's own */
 #define OPT(name, arg, text) MKMODEL_OPT_##name,
 	MKMODEL_OPTS(OPT)
 #undef OPT
 };
+
+static const struct options_row mkmodel_rows[] = { MKMODEL_OPTS(OPTIONS_ROW) };
+static const struct options mkmodel_options = { "dsv4-mkmodel", mkmodel_rows, (int)mem_countof(mkmodel_rows) };
 
 struct mkmodel_args {
 	struct mkmodel_shape shape;
@@ -47,59 +49,24 @@ struct mkmodel_args {
 	uint64_t seed, shard_bytes;
 };
 
-static void mkmodel_dashes(char to[32], const char *name)
-{
-	snprintf(to, 32, "%s", name);
-	for (char *p = to; *p; p++)
-		*p = *p == '_' ? '-' : *p;
-}
-
-static void mkmodel_help_line(const char *name, const char *arg, const char *text)
-{
-	char dashed[32], left[48];
-
-	mkmodel_dashes(dashed, name);
-	snprintf(left, sizeof left, "--%s %s", dashed, arg);
-	printf("  %-18s %s\n", left, text);
-}
-
 static void mkmodel_help(void)
 {
 	printf("usage: dsv4-mkmodel [OPTION]... DIR\n\n"
 	       "Writes a checkpoint of random weights in the published format into DIR, which must be new or empty.\n\n");
-#define OPT(name, arg, text) mkmodel_help_line(#name, arg, text);
-	MKMODEL_OPTS(OPT)
-#undef OPT
+	options_help(&mkmodel_options);
 	printf("\nExit status: 0 done, 1 not done, 2 wrong usage.\n");
 }
 
 static int mkmodel_usage(const char *text, const char *arg)
 {
-	fprintf(stderr, "dsv4-mkmodel: %s%s\nTry dsv4-mkmodel --help.\n", text, arg);
-	return MKMODEL_USAGE;
+	return options_usage(&mkmodel_options, text, arg);
 }
 
 /* ---- options ---- */
 
-static int mkmodel_number(const char *name, const char *text, long min, long max, long *ret_n)
+static int mkmodel_int(int opt, const char *text, int min, int *ret_n)
 {
-	char *end;
-
-	errno = 0;
-	*ret_n = strtol(text, &end, 10);
-	if (!errno && end != text && !*end && *ret_n >= min && *ret_n <= max)
-		return 0;
-	fprintf(stderr, "dsv4-mkmodel: --%s: \"%s\" is not a whole number from %ld to %ld\n", name, text, min, max);
-	return MKMODEL_USAGE;
-}
-
-static int mkmodel_int(const char *name, const char *text, int min, int *ret_n)
-{
-	long n = 0;
-	int rc = mkmodel_number(name, text, min, 1 << 24, &n);
-
-	*ret_n = (int)n;
-	return rc;
+	return options_int(&mkmodel_options, opt, text, min, 1 << 24, ret_n);
 }
 
 /* With K, M, G or T, which are powers of 1024. */
@@ -131,50 +98,40 @@ static int mkmodel_format(const char *text, enum mkmodel_format *ret_f)
 }
 
 /* One option; 0, MKMODEL_USAGE, or -1 to end the program well. */
-static int mkmodel_option(struct mkmodel_args *a, enum mkmodel_opt opt, const char *arg)
+static int mkmodel_option(void *args, int opt, const char *arg)
 {
-	long n = 0;
+	struct mkmodel_args *a = args;
+	int64_t n = 0;
 	int rc;
 
-	switch (opt) {
+	switch ((enum mkmodel_opt)opt) {
 	case MKMODEL_OPT_config: a->shape.file = arg; return 0;
 	case MKMODEL_OPT_shape: a->shape.name = arg; return 0;
-	case MKMODEL_OPT_layers: return mkmodel_int("layers", arg, 1, &a->shape.layers);
+	case MKMODEL_OPT_layers: return mkmodel_int(opt, arg, 1, &a->shape.layers);
 	case MKMODEL_OPT_ratios: a->shape.ratios = arg; return 0;
-	case MKMODEL_OPT_experts: return mkmodel_int("experts", arg, 1, &a->shape.experts);
-	case MKMODEL_OPT_hash_layers: return mkmodel_int("hash-layers", arg, 0, &a->shape.hash_layers);
-	case MKMODEL_OPT_vocab: return mkmodel_int("vocab", arg, 2, &a->shape.vocab);
+	case MKMODEL_OPT_experts: return mkmodel_int(opt, arg, 1, &a->shape.experts);
+	case MKMODEL_OPT_hash_layers: return mkmodel_int(opt, arg, 0, &a->shape.hash_layers);
+	case MKMODEL_OPT_vocab: return mkmodel_int(opt, arg, 2, &a->shape.vocab);
 	case MKMODEL_OPT_mtp: a->shape.mtp = true; return 0;
 	case MKMODEL_OPT_format: return mkmodel_format(arg, &a->shape.format);
 	case MKMODEL_OPT_seed:
-		rc = mkmodel_number("seed", arg, 0, LONG_MAX, &n);
+		rc = options_number(&mkmodel_options, opt, arg, 0, INT64_MAX, &n);
 		a->seed = (uint64_t)n;
 		return rc;
 	case MKMODEL_OPT_shard_size: return mkmodel_size(arg, &a->shard_bytes);
 	case MKMODEL_OPT_tokenizer: a->write.tokenizer = arg; return 0;
 	case MKMODEL_OPT_sparse: a->write.sparse = true; return 0;
-	case MKMODEL_OPT_threads: return mkmodel_int("threads", arg, 1, &a->write.n_threads);
+	case MKMODEL_OPT_threads: return mkmodel_int(opt, arg, 1, &a->write.n_threads);
 	case MKMODEL_OPT_help: mkmodel_help(); return -1;
 	case MKMODEL_OPT_version: puts("dsv4-mkmodel " PACKAGE_VERSION); return -1;
-	case MKMODEL_OPT_none: break;
 	}
 	return MKMODEL_USAGE;
 }
 
 static int mkmodel_parse(struct mkmodel_args *a, int argc, char **argv)
 {
-	static char names[MKMODEL_OPT_version + 1][32];
-	struct option option[MKMODEL_OPT_version + 1] = { 0 };
-	int opt, rc = 0, n = 0;
+	int rc = options_read(&mkmodel_options, argc, argv, mkmodel_option, a);
 
-#define OPT(name, arg, text) \
-	mkmodel_dashes(names[n], #name); \
-	option[n] = (struct option){ names[n], arg[0] != 0, NULL, MKMODEL_OPT_##name }; \
-	n++;
-	MKMODEL_OPTS(OPT)
-#undef OPT
-	while (rc == 0 && (opt = getopt_long(argc, argv, "", option, NULL)) != -1)
-		rc = opt == '?' ? mkmodel_usage("wrong option", "") : mkmodel_option(a, (enum mkmodel_opt)opt, optarg);
 	if (rc)
 		return rc;
 	if (a->shape.file && a->shape.name)

@@ -8,10 +8,10 @@ want 0 "usage: kcheck" --help
 want 0 "kcheck " --version
 want 2 "unrecognized option" --quik
 want 2 '--op does not take "gemm"' --op gemm
-want 2 '--seed does not take "0"' --seed 0
-want 2 '--seed does not take "7x"' --seed 7x
+want 2 '--seed: "0" is not a whole number from 1' --seed 0
+want 2 '--seed: "7x" is not a whole number from 1' --seed 7x
 want 2 '--shape does not take "huge"' --shape huge
-want 2 '--threads does not take "0"' --threads 0
+want 2 '--threads: "0" is not a whole number from 1 to 1024' --threads 0
 want 69 "$dir/none.so" "$dir/none.so"
 printf 'no plugin' >"$dir/junk.so"
 want 69 "not-a-plugin-file" "$dir/junk.so"
