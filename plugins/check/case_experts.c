@@ -79,6 +79,8 @@ static const struct case_experts_row {
 	{ 5, 40, 48, 2, 6, 0, 1, DSV4_W_FP8, true, false, 10, 1, true, CASE_PLAIN, CASE_EXPERTS_NONE },
 	{ 9, 33, 17, 3, 70, CASE_EXPERTS_TURNS, 2, SAME, false, false, 10, 1, false, CASE_MIXED, CASE_EXPERTS_LOWER },
 	{ 0, 0, 64, 0, 8, 0, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN, CASE_EXPERTS_UPPER },
+	/* several blocks of 128 rows, and more of columns than a kernel has stages of memory for, some twice */
+	{ 3, 700, 40, 2, 5, 0, 0, SAME, true, false, 10, 1, true, CASE_PLAIN, 0 },
 #undef SAME
 };
 
