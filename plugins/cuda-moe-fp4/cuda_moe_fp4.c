@@ -9,9 +9,10 @@
 
 #include <syslog.h>
 
-#define MOE_FP4_KERNELS(K) LINEAR_LIST(K) MOE_LIST(K) K(products) K(products_sm120) K(plain)
+#define MOE_FP4_KERNELS(K) LINEAR_LIST(K) MOE_LIST(K) K(products) K(products_sm100) K(products_sm120) K(plain)
 enum moe_fp4_kernel {
-	MOE_FP4_BEFORE = MOE_N_KERNEL - 1, MOE_FP4_PRODUCTS, MOE_FP4_PRODUCTS_SM120, MOE_FP4_PLAIN, MOE_FP4_N_KERNEL
+	MOE_FP4_BEFORE = MOE_N_KERNEL - 1, MOE_FP4_PRODUCTS, MOE_FP4_PRODUCTS_SM100, MOE_FP4_PRODUCTS_SM120, MOE_FP4_PLAIN,
+	MOE_FP4_N_KERNEL
 };
 
 /* How the products with rounded activations are computed. */
@@ -65,9 +66,27 @@ static int moe_fp4_sm120(struct dsv4_exec *x, const struct dsv4_host *host, cons
 	return moe_fp4_launch(x, host, args, w, n_tile, MOE_FP4_PRODUCTS_SM120);
 }
 
+static int32_t moe_fp4_tile_sm100(const struct dsv4_moe_experts *a, int32_t n_tok)
+{
+	return a->act == DSV4_ACT_FP8 ? MOE_FP4_SM100_TILE : moe_fp4_tile(a, n_tok);
+}
+
+static int moe_fp4_sm100(struct dsv4_exec *x, const struct dsv4_host *host, const struct moe_product_args *args,
+			 const struct dsv4_weight *w, int64_t n_tile, int32_t tile_n)
+{
+	(void)tile_n;
+	if (!args->scale)
+		return moe_fp4_launch(x, host, args, w, n_tile, MOE_FP4_PLAIN);
+	return CUDA_KERNELS_LAUNCH(x, host, args, .kernel = MOE_FP4_PRODUCTS_SM100, .x = n_tile,
+				   .y = cuda_kernels_tiles(w->rows, MOE_FP4_SM100_ROWS), .z = 1,
+				   .threads = MOE_FP4_SM100_THREADS);
+}
+
 static const struct moe_fp4_way *moe_fp4_way(const struct dsv4_host *host)
 {
 	static const struct moe_fp4_way ways[] = {
+		{ 100, { .codes = 1, .tile = moe_fp4_tile_sm100, .product = moe_fp4_sm100 },
+		  "FP4 weights go into sm_100a's tensor cores as they are" },
 		{ 120, { .codes = 1, .tile = moe_fp4_tile, .product = moe_fp4_sm120 },
 		  "FP4 weights go into sm_120a's tensor cores as they are" },
 		{ 0, { .tile = moe_fp4_tile, .product = moe_fp4_decoded }, "FP4 weights are decoded to bf16 for the tensor cores" },

@@ -149,4 +149,5 @@ KERNEL(cuda_moe_fp4_plain, struct moe_product_args, PRODUCT_THREADS)
 		product_run<DSV4_W_FP4, PRODUCT_MANY>(p, tile);
 }
 
+#include "plugins/cuda-moe-fp4/products_sm100.cu"
 #include "plugins/cuda-moe-fp4/products_sm120.cu"

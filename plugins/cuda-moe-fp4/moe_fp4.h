@@ -6,4 +6,9 @@
 #define MOE_FP4_TILE 8   /* pairs of one expert that a block computes */
 #define MOE_FP4_ROWS 32  /* rows of the matrix that it has */
 
+/* The same on sm_100. */
+#define MOE_FP4_SM100_TILE 32
+#define MOE_FP4_SM100_ROWS 128
+#define MOE_FP4_SM100_THREADS 256
+
 #endif

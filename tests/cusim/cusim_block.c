@@ -14,6 +14,7 @@ struct cusim_dim threadIdx, blockIdx, blockDim, gridDim; /* as cusim.h declares 
 
 struct cusim_warp_state {
 	uint32_t exist, ready, waiting, done; /* a bit for each lane; waiting: for other lanes, not at a barrier */
+	uint32_t asleep;             /* until tensor cores are done */
 	uint32_t first;              /* of those that wait, who came first */
 	uint16_t lap;
 	bool apart;                  /* those that wait do not all wait for the same */
@@ -207,6 +208,29 @@ void *cusim_dynamic_shared(void)
 	return cusim_block.dynamic;
 }
 
+void cusim_collective(int op, void *p, int arg, int width, int line)
+{
+	struct cusim_lane *lane = &cusim_lanes[cusim_now.thread];
+
+	lane->p[0] = p;
+	lane->arg = arg;
+	lane->width = width;
+	cusim_block_meet(op, ~0u, line);
+}
+
+void cusim_block_sleep(void *barrier, int phase, int line)
+{
+	uint32_t i = cusim_now.thread;
+	struct cusim_lane *lane = &cusim_lanes[i];
+
+	lane->op = CUSIM_TENSOR_WAIT;
+	lane->line = line;
+	lane->p[0] = barrier;
+	lane->arg = phase;
+	cusim_block.warp[i / CUSIM_WARP].asleep |= 1u << i % CUSIM_WARP;
+	cusim_block_yield(i);
+}
+
 /* ---- the scheduler ---- */
 
 /* Runs what can run; false: nothing could. */
@@ -227,6 +251,25 @@ static bool cusim_block_pass(void)
 		}
 	}
 	return ran;
+}
+
+/* Those whose sleep is over are ready; false: nobody's is. */
+static bool cusim_block_wake(void)
+{
+	bool woke = false;
+
+	for (uint32_t w = 0; w < cusim_block.n_warp; w++)
+		for (uint32_t m = cusim_block.warp[w].asleep; m; m &= m - 1) {
+			uint32_t at = (uint32_t)__builtin_ctz(m);
+			const struct cusim_lane *lane = &cusim_lanes[w * CUSIM_WARP + at];
+
+			if (!cusim_tensor_goes_on(lane->p[0], lane->arg))
+				continue;
+			cusim_block.warp[w].asleep &= ~(1u << at);
+			cusim_block.warp[w].ready |= 1u << at;
+			woke = true;
+		}
+	return woke;
 }
 
 static void cusim_block_epoch(void)
@@ -257,6 +300,8 @@ static void cusim_block_release(void)
 		cusim_block.warp[w].lap = 0;
 	}
 	cusim_block.n_barrier = 0;
+	if (cusim_lanes[0].op == CUSIM_TENSOR_SYNC)
+		cusim_tensor_met(cusim_block.n_thread);
 	cusim_block_epoch();
 }
 
@@ -279,6 +324,13 @@ static void cusim_block_stuck(void)
 	char text[120];
 	uint32_t first = cusim_block.n_thread;
 
+	for (uint32_t i = 0; i < cusim_block.n_thread; i++)
+		if (cusim_block.warp[i / CUSIM_WARP].asleep >> i % CUSIM_WARP & 1) {
+			cusim_now.thread = i;
+			cusim_report(NULL, 1000 + cusim_lanes[i].line, "waits at line %d for tensor cores, to which nobody committed",
+				     cusim_lanes[i].line);
+			return;
+		}
 	/* A warp operation is told before the barriers that it keeps from opening. */
 	for (uint32_t i = cusim_block.n_thread; i-- > 0;) {
 		const struct cusim_warp_state *w = &cusim_block.warp[i / CUSIM_WARP];
@@ -346,13 +398,14 @@ static void cusim_block_begin(const struct cusim_launch *l)
 		cusim_memory_unwritten(cusim_block.dynamic, l->shared);
 	}
 	cusim_copy_begin(cusim_block.n_thread);
+	cusim_tensor_begin();
 }
 
 void cusim_block_run(const struct cusim_launch *l)
 {
 	cusim_block_begin(l);
 	while (cusim_block.n_done < cusim_block.n_thread && !cusim_block.abandoned) {
-		if (cusim_block_pass())
+		if (cusim_block_pass() || cusim_block_wake())
 			continue;
 		if (cusim_block.n_barrier < cusim_block.n_thread || !cusim_block_together()) {
 			cusim_block_stuck();
@@ -360,6 +413,8 @@ void cusim_block_run(const struct cusim_launch *l)
 		}
 		cusim_block_release();
 	}
+	if (!cusim_block.abandoned)
+		cusim_tensor_end();
 }
 
 /* ---- a grid ---- */

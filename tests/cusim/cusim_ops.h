@@ -18,6 +18,7 @@ extern "C" {
 	OP(BARRIER_OR, "__syncthreads_or") \
 	OP(BARRIER_AND, "__syncthreads_and") \
 	OP(BARRIER_COUNT, "__syncthreads_count") \
+	OP(TENSOR_SYNC, "tensor_sync") \
 	OP(SYNC, "__syncwarp") \
 	OP(SHFL, "__shfl_sync") \
 	OP(SHFL_UP, "__shfl_up_sync") \
@@ -32,7 +33,11 @@ extern "C" {
 	OP(LDMATRIX, "ldmatrix") \
 	OP(MMA_BF16, "mma.m16n8k16.bf16") \
 	OP(MMA_E4M3, "mma.m16n8k32.e4m3") \
-	OP(MMA_E2M1_E4M3, "mma.m16n8k32.block_scale.e2m1.e4m3")
+	OP(MMA_E2M1_E4M3, "mma.m16n8k32.block_scale.e2m1.e4m3") \
+	OP(TENSOR_ALLOC, "tcgen05.alloc") \
+	OP(TENSOR_FREE, "tcgen05.dealloc") \
+	OP(TENSOR_LOAD, "tcgen05.ld") \
+	OP(TENSOR_WAIT, "mbarrier.try_wait")
 
 enum cusim_op {
 #define OP(name, text) CUSIM_##name,
@@ -67,6 +72,18 @@ unsigned long long cusim_atomic_cas64(unsigned long long *p, unsigned long long 
 void cusim_async(void *shared, const void *from, int size, int bytes);
 void cusim_async_commit(void);
 void cusim_async_wait(int groups_left);
+
+/* Tensor cores of sm_100: what plugins/cuda/tensor.cuh says. */
+void cusim_tensor_alloc(uint32_t *shared, uint32_t columns, int line);
+void cusim_tensor_free(uint32_t at, uint32_t columns, int line);
+void cusim_tensor_load(float *v, int n, uint32_t at, int line);
+uint32_t cusim_tensor_address(const void *shared);
+void cusim_tensor_publish(void);
+void cusim_tensor_scales(uint32_t to, uint64_t from);
+void cusim_tensor_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t how, uint32_t scale_a, uint32_t scale_b, int add);
+void cusim_tensor_barrier(uint64_t *at);
+void cusim_tensor_commit(uint64_t *at);
+void cusim_tensor_wait(uint64_t *at, uint32_t phase, int line);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

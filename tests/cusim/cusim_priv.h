@@ -59,6 +59,8 @@ size_t cusim_shared_of(const struct cusim_kernel *k);
 /* At the begin of a block. */
 void cusim_shared_fresh(void);
 bool cusim_shared_has(uintptr_t p);   /* any kernel's */
+/* Where those of the running kernel begin, or a little before: a multiple of 1024. */
+uintptr_t cusim_shared_base(void);
 
 /* ---- cusim_block.c ---- */
 
@@ -75,6 +77,10 @@ extern uint64_t cusim_values[CUSIM_MAX_THREADS]; /* of each: what it brings to a
 
 /* Runs one block; the launch was looked at before. */
 void cusim_block_run(const struct cusim_launch *l);
+/* The running thread's part in an operation of all 32 lanes: cusim_warp_do() finds p, arg and width in each. */
+void cusim_collective(int op, void *p, int arg, int width, int line);
+/* The running thread goes on when cusim_tensor_goes_on(barrier, phase). */
+void cusim_block_sleep(void *barrier, int phase, int line);
 /* Ends the running block from inside one of its threads. */
 void cusim_block_abandon(void) __attribute__((noreturn));
 
@@ -87,6 +93,15 @@ void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask);
 /* ---- cusim_copy.c ---- */
 
 void cusim_copy_begin(uint32_t n_thread); /* a block */
+
+/* ---- cusim_tensor.c ---- */
+
+void cusim_tensor_begin(void);            /* a block */
+void cusim_tensor_end(void);              /* all of its threads have ended */
+void cusim_tensor_met(uint32_t n_thread); /* in tensor_sync() */
+void cusim_tensor_warp(struct cusim_lane *warp); /* all lanes have arrived with a TENSOR operation */
+/* Has the phase ended, or need it only be waited for? */
+bool cusim_tensor_goes_on(const void *barrier, int phase);
 
 /* ---- cusim_report.c ---- */
 

@@ -144,6 +144,16 @@ size_t cusim_shared_of(const struct cusim_kernel *k)
 	return cusim_shared.bytes;
 }
 
+uintptr_t cusim_shared_base(void)
+{
+	uintptr_t first = UINTPTR_MAX;
+
+	for (size_t i = 0; i < cusim_shared.n; i++)
+		if ((uintptr_t)cusim_shared.variable[i]->at < first)
+			first = (uintptr_t)cusim_shared.variable[i]->at;
+	return first & -(uintptr_t)1024;
+}
+
 void cusim_shared_fresh(void)
 {
 	for (size_t i = 0; i < cusim_shared.n; i++) {

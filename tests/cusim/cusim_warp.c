@@ -250,5 +250,10 @@ void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask)
 	case CUSIM_MMA_E2M1_E4M3:
 		cusim_warp_mma_scaled(warp, &(struct cusim_mma){ 32, 4, cusim_warp_e2m1, cusim_warp_e4m3 });
 		return;
+	case CUSIM_TENSOR_ALLOC:
+	case CUSIM_TENSOR_FREE:
+	case CUSIM_TENSOR_LOAD:
+		cusim_tensor_warp(warp);
+		return;
 	}
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
- * selftest.c - the simulator finds what is wrong with each kernel of selftest_kernels.cu, in one line, and nothing in those
+ * selftest.c - the simulator finds what is wrong with each kernel of selftest_*.cu, in one line, and nothing in those
  * that are right.
  * Threads: one. Locks: none. */
 #include "tests/cusim/selftest.h"
+#include "plugins/dsv4_numfmt.h"
 #include "tests/cusim/cusim_run.h"
 
 #include <stdio.h>
@@ -83,6 +84,30 @@ static void selftest_values(const struct selftest_row *r, const char *what, floa
 	selftest_is(got == want, r, got == want ? "" : said);
 }
 
+/* Every other column of the first 8. */
+static void selftest_tensor(void)
+{
+	const struct selftest_row r = { &right_tensor, 1, 128, 0, "" };
+	char said[4096];
+
+	selftest_launch(&r, said, sizeof said);
+	for (int n = 0; n < SELFTEST_N; n++) {
+		int row = n / 4, col = n % 4 * 2;
+		float sum = 0;
+
+		for (int i = 0; i < 2; i++) {
+			float part = 0, scale = dsv4_e8m0_to_f32(SELFTEST_SCALE_A(i, row));
+
+			for (int k = 0; k < 32; k++)
+				part += dsv4_e2m1_to_f32(SELFTEST_A(i, row, k)) *
+					dsv4_e4m3_to_f32(SELFTEST_B(i, col, k));
+			sum += part * scale * dsv4_e8m0_to_f32(SELFTEST_SCALE_B(i, col));
+		}
+		if (args.out[n] != sum)
+			selftest_values(&r, "a product", args.out[n], sum);
+	}
+}
+
 static void selftest_results(void)
 {
 	const struct selftest_row shuffle = { &right_shuffle, 1, 64, 0, "" }, mma = { &right_mma, 1, 32, 0, "" };
@@ -142,6 +167,7 @@ int main(void)
 		free(fresh);
 	}
 	selftest_results();
+	selftest_tensor();
 	selftest_others();
 	return failed;
 }

@@ -4,6 +4,8 @@
 #ifndef CUSIM_SELFTEST_H
 #define CUSIM_SELFTEST_H
 
+#include <stdint.h>
+
 struct selftest_args {
 	const float *in, *fresh;    /* [n]; fresh was never written */
 	float *out;                 /* [n] */
@@ -38,6 +40,35 @@ struct selftest_args {
 	OP(divergent_barrier, 1, 64, 0, "divergent barrier: __syncthreads at line") \
 	OP(two_barriers, 1, 64, 0, "divergent barrier: __syncthreads at line") \
 	OP(shuffle_not_all, 1, 64, 0, "__shfl_xor_sync at line") \
-	OP(async_no_wait, 1, 64, 0, "reads what nobody wrote, at 4 of the 256 of shared part")
+	OP(async_no_wait, 1, 64, 0, "reads what nobody wrote, at 4 of the 256 of shared part") \
+	SELFTESTS_TENSOR(OP)
+
+/* Of selftest_tensor.cu. */
+#define SELFTESTS_TENSOR(OP) \
+	OP(right_tensor, 1, 128, 0, "") \
+	OP(right_tensor_met, 1, 128, 0, "") \
+	OP(tensor_unfenced, 1, 128, 0, "lane 1, column 32, which its thread did not wait for") \
+	OP(tensor_unpublished, 1, 128, 0, "thread 0: tensor cores read at ") \
+	OP(tensor_unmet, 1, 128, 0, "thread 127: race: tensor cores read at ") \
+	OP(tensor_unwaited, 1, 128, 0, "lane 0, column 32, which its thread did not wait for") \
+	OP(tensor_columns, 1, 128, 0, "48 columns, no power of two from 32 to 512") \
+	OP(tensor_unfreed, 1, 128, 0, "the block ends with 32 columns of tensor memory") \
+	OP(tensor_unwritten, 1, 128, 0, "lane 0, column 48, which nobody wrote") \
+	OP(tensor_early, 1, 128, 0, "shared memory was written while tensor cores read it") \
+	OP(tensor_bits, 1, 128, 0, "instruction 0x88820280: bits that must be 0") \
+	OP(tensor_matrix_bits, 1, 128, 0, ": bits 46-48 are not 1") \
+	OP(tensor_lanes, 1, 128, 0, "lanes from 32 on in a warp that has those from 0 on") \
+	OP(tensor_beyond, 1, 128, 0, "tensor memory at lane 0, column 64: the block has 32 columns from 32 on") \
+	OP(tensor_unscaled, 1, 128, 0, "scales that nobody put into lane 0, column 40") \
+	OP(tensor_added, 1, 128, 0, "adds to what nobody wrote, lane 0, column 32") \
+	OP(tensor_uncommitted, 1, 128, 0, "for tensor cores, to which nobody committed") \
+	OP(tensor_freed, 1, 128, 0, "tcgen05.dealloc at line") \
+	OP(tensor_two, 1, 128, 0, "thread 32: gives tensor cores work beside thread 0")
+
+/* Codes and scales of product i of theirs: e2m1, e4m3 below 16, e8m0 about 1. */
+#define SELFTEST_A(i, row, k) ((uint8_t)(((row) * 5 + (k) * 3 + (i) * 7) % 16))
+#define SELFTEST_B(i, row, k) ((uint8_t)((((k) + 2 * (row) + 5 * (i)) % 11 * 8 + (k) % 8) | ((row) + (k)) % 2 << 7))
+#define SELFTEST_SCALE_A(i, row) ((uint8_t)(125 + ((row) / 5 + (i)) % 6))
+#define SELFTEST_SCALE_B(i, row) ((uint8_t)(129 - ((row) + (i)) % 4))
 
 #endif

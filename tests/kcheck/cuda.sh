@@ -31,6 +31,10 @@ done
 [ "$checked" -ge 1 ] || { echo "no plugin was checked"; failed=1; }
 
 moe=$top_builddir/plugins/cuda-moe-fp4.so
+export CUSIM_SM=100
+passes "$moe" "into sm_100a's tensor cores"
+export CUSIM_SM=103
+passes "$moe" "decoded to bf16"
 export CUSIM_SM=120
 passes "$moe" "into sm_120a's tensor cores"
 export CUSIM_SM=121
