@@ -289,7 +289,7 @@ int queue_sync(struct queue *q, struct buf *why)
 	if (!queue_is_gpu(q))
 		return 0;
 	device_enter(q->device);
-	if (!q->busy && !q->failed && !q->capturing)
+	if (!q->busy && !q->failed && !q->capturing && !q->made)
 		return 0; /* two ops of the CPU, one after the other */
 	queue_graph_end(q, "the host computes or looks in its midst");
 	return queue_wait(q, why);

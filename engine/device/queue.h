@@ -49,11 +49,16 @@ int queue_op_done(struct queue *q, char *why, size_t size);
 
 /* A step that repeats another but for its numbers: what is queued from here to queue_end() is captured and launched as
  * one graph. `key` names the kernels (a set's generation): under another key nothing is launched again. A step that the
- * host looks into in the midst runs in pieces, with the same results, and the next of that key are not captured. */
-void queue_graph(struct queue *q, uint64_t key);
+ * host looks into in the midst runs in pieces, with the same results, and the next of that key are not captured.
+ * -ENOMEM: the GPU has no memory for a capture; nothing has begun or failed. */
+int queue_graph(struct queue *q, uint64_t key);
+/* What is being captured becomes something that the next sync launches, so that ranks can agree before any of them does.
+ * -ENOMEM: the GPU has no memory for a graph; what was captured is gone, and is to be queued again without one. Other
+ * failures are queue_failed()'s. */
+int queue_ready(struct queue *q);
 /* 0, or the first failure so far of what was to be queued, which the next sync will tell: for ranks_agree() before it. */
 int queue_failed(const struct queue *q);
-/* What was captured since queue_graph() is not launched: ranks have agreed on an error. */
+/* What was captured since queue_graph() is not launched: ranks have agreed on an error, or on doing without a graph. */
 void queue_drop(struct queue *q);
 /* Such a step is not captured this time: the view says why. */
 void queue_no_graph(struct queue *q, const char *why);

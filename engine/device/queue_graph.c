@@ -8,6 +8,7 @@
 #include "engine/device/queue_priv.h"
 #include "engine/base/must.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,22 +30,25 @@ void queue_no_graph(struct queue *q, const char *why)
 }
 
 /* Allocations are allowed meanwhile (relaxed): a captured launch touches nothing before the graph runs. */
-void queue_graph(struct queue *q, uint64_t key)
+int queue_graph(struct queue *q, uint64_t key)
 {
 	int rc;
 
 	if (!queue_is_gpu(q))
-		return;
-	must(!q->capturing);
+		return 0;
+	must(!q->capturing && !q->made);
 	if (q->refused == key) {
 		atomic_fetch_add(&q->device->plain_steps, 1);
-		return;
+		return 0;
 	}
 	device_enter(q->device);
 	rc = q->device->cu->capture_begin(q->stream, CUDA_CAPTURE_RELAXED);
+	if (rc == CUDA_NO_MEMORY)
+		return -ENOMEM;
 	queue_result(q, rc, "the capture of a graph");
 	q->capturing = rc == CUDA_OK;
 	q->key = key;
+	return 0;
 }
 
 static struct queue_graph *queue_graph_find(struct queue *q, size_t n_node)
@@ -67,60 +71,70 @@ static void queue_graph_drop(struct queue *q, struct queue_graph *g)
 	*g = (struct queue_graph){ 0 };
 }
 
-/* The graph as something to launch: one that is kept, with these numbers, or a new one. */
-static struct queue_graph *queue_graph_ready(struct queue *q, void *graph, size_t n_node)
+/* The graph as something to launch: one that is kept, with these numbers, or a new one. The driver's result. */
+static int queue_graph_make(struct queue *q, void *graph)
 {
 	const struct cuda_driver *cu = q->device->cu;
-	struct queue_graph *g = queue_graph_find(q, n_node);
 	struct cuda_graph_update differs = { 0 };
-	int rc;
+	struct queue_graph *g;
+	size_t n = 0;
+	int rc = cu->graph_nodes(graph, NULL, &n);
 
-	if (!g->exec || g->key != q->key || g->n_node != n_node || cu->graph_update(g->exec, graph, &differs) != CUDA_OK) {
+	if (rc || n == 0)
+		return rc;
+	g = queue_graph_find(q, n);
+	if (!g->exec || g->key != q->key || g->n_node != n || cu->graph_update(g->exec, graph, &differs) != CUDA_OK) {
 		queue_graph_drop(q, g);
 		rc = cu->graph_instantiate(&g->exec, graph, 0);
-		queue_result(q, rc, "a graph");
 		if (rc) {
 			g->exec = NULL;
-			return NULL;
+			return rc;
 		}
 		g->key = q->key;
-		g->n_node = n_node;
+		g->n_node = n;
 		atomic_fetch_add(&q->device->graphs, 1);
 	}
 	g->used = ++q->tick;
-	return g;
-}
-
-static void queue_graph_launch(struct queue *q, void *graph)
-{
-	struct queue_graph *g;
-	size_t n = 0;
-
-	queue_result(q, q->device->cu->graph_nodes(graph, NULL, &n), "a graph's nodes");
-	if (n == 0)
-		return;
-	g = queue_graph_ready(q, graph, n);
-	if (g)
-		queue_result(q, q->device->cu->graph_launch(g->exec, q->stream), "the launch of a graph");
+	q->exec = g->exec;
 	atomic_store(&q->device->graph_nodes, (int)n);
+	return CUDA_OK;
 }
 
-void queue_graph_end(struct queue *q, const char *early)
+int queue_ready(struct queue *q)
 {
 	void *graph = NULL;
 	int rc;
 
 	if (!q->capturing)
-		return;
+		return 0;
 	q->capturing = false;
+	device_enter(q->device);
 	rc = q->device->cu->capture_end(q->stream, &graph);
-	queue_result(q, rc, "the capture of a graph");
 	if (rc == CUDA_OK && graph && !q->failed)
-		queue_graph_launch(q, graph);
+		rc = queue_graph_make(q, graph);
 	if (graph)
 		(void)q->device->cu->graph_destroy(graph);
+	if (rc == CUDA_NO_MEMORY)
+		return -ENOMEM;
+	queue_result(q, rc, "the capture of a graph");
+	q->made = !q->failed;
+	return 0;
+}
+
+void queue_graph_end(struct queue *q, const char *early)
+{
+	if (!q->capturing && !q->made)
+		return;
+	if (queue_ready(q))
+		queue_result(q, CUDA_NO_MEMORY, "a graph");
+	if (q->exec && !q->failed)
+		queue_result(q, q->device->cu->graph_launch(q->exec, q->stream), "the launch of a graph");
+	q->exec = NULL;
+	q->made = false;
 	if (q->failed && q->device->ranks)
 		device_break(q->device, buf_str(&q->why)); /* the others' graphs would wait for what this one gathers */
+	if (q->failed)
+		return;
 	if (early) {
 		q->refused = q->key;
 		queue_graph_say(q, early);
@@ -134,6 +148,8 @@ void queue_drop(struct queue *q)
 {
 	void *graph = NULL;
 
+	q->made = false;
+	q->exec = NULL;
 	if (!q->capturing)
 		return;
 	q->capturing = false;

@@ -38,7 +38,8 @@ struct queue {
 	void **discard; int n_discard, cap_discard;
 	int failed;                     /* the first failure of something queued since the last sync; why below */
 	struct buf why;
-	bool capturing;
+	bool capturing, made;           /* made: over, and not launched yet */
+	void *exec;                     /* what was made of it; NULL: nothing was captured */
 	uint64_t key, refused, tick;    /* refused: a key whose steps the host looks into */
 	struct queue_graph graph[QUEUE_GRAPHS];
 };
@@ -50,7 +51,7 @@ void queue_result(struct queue *q, int rc, const char *what);
 void queue_fail(struct queue *q, int rc, const char *why);
 /* NULL when short. */
 void *queue_arena_take(struct queue *q, struct queue_arena *a, size_t bytes, uint64_t *ret_p);
-/* What is being captured is launched. */
+/* What is being captured, or was made, is launched. */
 void queue_graph_end(struct queue *q, const char *early);
 void queue_graph_fini(struct queue *q);
 

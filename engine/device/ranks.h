@@ -7,8 +7,8 @@
  * here of GPUs has not run on one.
  *
  * With GPUs, queues are driven alike, too: all ranks capture a step or none does, and all sync at the same places, since a
- * gather that one has captured and not launched is one that the others wait for. Before a sync that ends a capture they
- * agree on queue_failed(), and on an error all queue_drop().
+ * gather that one has captured and not launched is one that the others wait for. Before a sync that ends a capture each
+ * makes it ready (queue_ready()), they agree on that and on queue_failed(), and unless all is well all queue_drop().
  *
  * When one breaks (device_broken()) so do all, and their waits end with RC_DEVICE; the words name the first. The same
  * comes of an error of NCCL, and of a captured step that one cannot launch. Not ended is a call into NCCL itself that

@@ -252,6 +252,11 @@ void expert_slots_fetch(struct expert_slots *s, struct queue *q)
 		s->back = queue_fetch(q, s->ids, (size_t)s->n_ids * sizeof *s->ids);
 }
 
+void expert_slots_drop(struct expert_slots *s)
+{
+	s->back = NULL;
+}
+
 /* Of one that lies outside, once a step, however many tokens chose it. Was it there? */
 static bool slots_use(struct expert_slots *s, int expert)
 {

@@ -26,6 +26,8 @@ const struct dsv4_expert *expert_slots_table(const struct expert_slots *s, int l
 void expert_slots_note(struct expert_slots *s, struct queue *q, int layer, const int32_t *ids, int n);
 /* The last that is queued of the step. */
 void expert_slots_fetch(struct expert_slots *s, struct queue *q);
+/* What was noted will not be read back: it was captured, and dropped. */
+void expert_slots_drop(struct expert_slots *s);
 /* The step was waited for. failed: nobody knows which copies were made; the table is written anew before the next. */
 void expert_slots_end(struct expert_slots *s, bool failed);
 

@@ -431,7 +431,7 @@ static int forward_pass(struct forward *f, const void *batch)
 	if (rc == 0)
 		rc = forward_reserve(f);
 	if (rc == 0)
-		forward_capture(f);
+		rc = forward_capture(f);
 	if (rc == 0)
 		rc = forward_prepare(f);
 	if (rc == 0)
@@ -440,7 +440,7 @@ static int forward_pass(struct forward *f, const void *batch)
 	running_begin(f->running, b->name ? b->name[0] : NULL);
 	if (rc == 0)
 		rc = forward_layers(f, b->logits);
-	rc = forward_end(f, forward_agree_queue(f, rc), b->logits);
+	rc = forward_end(f, forward_agree_launch(f, rc), b->logits);
 	running_end(f->running);
 	return rc;
 }

@@ -116,7 +116,7 @@ int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slo
 /* Where nobody looks at rank 0 alone all ranks come here, and what was captured is launched by all or by none. */
 int forward_look(struct forward *f)
 {
-	int rc = f->no_graph ? 0 : forward_agree(f, f->m->n_rank < 2 ? 0 : queue_failed(f->queue));
+	int rc = f->no_graph ? 0 : forward_agree(f, forward_ready(f));
 
 	return rc ? rc : queue_sync(f->queue, f->why);
 }
@@ -140,14 +140,29 @@ int forward_begin(struct forward *f, struct buf *why)
 	return 0;
 }
 
-void forward_capture(struct forward *f)
+int forward_capture(struct forward *f)
 {
+	const char *why = f->no_graph;
+
 	if (!f->gpu || f->phase != DSV4_DECODE)
-		return;
-	if (f->no_graph)
-		queue_no_graph(f->queue, f->no_graph);
-	else
-		queue_graph(f->queue, f->generation);
+		return 0;
+	if (!why && f->n_pass < f->plain_until)
+		why = f->lacks ? "no memory for a graph" : "another GPU has no memory for a graph";
+	if (why) {
+		queue_no_graph(f->queue, why);
+		return 0;
+	}
+	f->lacks = queue_graph(f->queue, f->generation) != 0;
+	return f->lacks ? FORWARD_NO_GRAPH : 0;
+}
+
+int forward_ready(struct forward *f)
+{
+	if (queue_ready(f->queue)) {
+		f->lacks = true;
+		return FORWARD_NO_GRAPH;
+	}
+	return f->m->n_rank < 2 ? 0 : queue_failed(f->queue);
 }
 
 void forward_last(struct forward *f)
@@ -175,8 +190,11 @@ static int forward_end_gpu(struct forward *f, int rc)
 	struct buf *say = rc && rc != RC_KERNEL && f->why && f->why->len ? NULL : f->why;
 	int end;
 
-	if (f->told)
+	if (f->told) {
 		queue_drop(f->queue); /* some of what was captured another may wait for, which has not captured it */
+		if (f->slots)
+			expert_slots_drop(f->slots);
+	}
 	/* What it has grown to is what others lack. */
 	if (rc == -ENOMEM) {
 		(void)queue_end(f->queue, say);

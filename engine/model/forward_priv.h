@@ -9,6 +9,8 @@
 #include "engine/model/forward.h"
 #include "engine/model/model.h"
 
+#include <errno.h>
+
 /* Work buffers of a step: BUF(name, type, elements per token). d is the model's config. */
 #define FORWARD_BUFS(BUF) \
 	BUF(streams, float, d->hc_mult * d->hidden_size) \
@@ -87,7 +89,9 @@ struct forward {
 	const struct forward_tap *tap;
 	const struct forward_watch *watch;
 	const char *no_graph;          /* why the step is none, on any rank; or NULL */
-	bool told;                     /* forward_agree() has said that the step fails */
+	unsigned long n_pass, plain_until; /* passes so far, the same on all ranks; the first that may be a graph again */
+	bool lacks;                    /* it was this GPU that had no memory for one */
+	bool told;                     /* forward_agree() has said that the step fails, or is to be run again */
 	const char *const *name;       /* of the parts, or NULL */
 	struct buf *why;
 	long blocks_read;              /* of files, by this process, when the step began */
@@ -129,8 +133,13 @@ int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slo
 int forward_pass_by(struct forward *f, enum dsv4_op op, enum dsv4_wfmt wf);
 /* A step begins on the queue. */
 int forward_begin(struct forward *f, struct buf *why);
-/* What is queued from here on may be a graph, which a step that fails drops: sequences have made room before. */
-void forward_capture(struct forward *f);
+/* How a pass ends where a GPU has no memory for a graph; all begin again without one. forward_agree() alone passes it on. */
+#define FORWARD_NO_GRAPH (-ENOBUFS)
+/* What is queued from here on may be a graph, which a step that fails drops: sequences have made room before. Or
+ * FORWARD_NO_GRAPH. */
+int forward_capture(struct forward *f);
+/* Before a sync: what was captured can be launched. FORWARD_NO_GRAPH; with several GPUs any failure of the queue. */
+int forward_ready(struct forward *f);
 /* The last that is queued, behind the head: what the host looks at when the step has ended. */
 void forward_last(struct forward *f);
 /* And ends: waits, and gives its rows of the logits, unless the step failed (rc). */
@@ -151,9 +160,10 @@ int forward_look(struct forward *f);
 typedef int forward_pass_f(struct forward *f, const void *batch);
 int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, struct buf *why);
 int forward_agree(struct forward *f, int rc);
-/* The same, and no rank's queue has failed: before the first gather, and at the end, where what is queued is launched by all
- * or by none. */
+/* The same, and no rank's queue has failed: before the first gather. */
 int forward_agree_queue(struct forward *f, int rc);
+/* The same at the end, where what is captured is launched by all or by none. */
+int forward_agree_launch(struct forward *f, int rc);
 /* For rank 0; waits until its threads are gone. */
 void forward_crew_free(struct forward_crew **c);
 /* More buffers of a step, with several GPUs. */

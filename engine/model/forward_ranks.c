@@ -15,6 +15,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#define FORWARD_PLAIN_PASSES 64 /* until a graph is tried again that there was no memory for */
+
 /* A GPU beside the first. */
 struct forward_other {
 	struct forward_crew *crew;
@@ -39,6 +41,21 @@ struct forward_crew {
 	struct forward_other *other;   /* [n] */
 };
 
+/* ---- a pass of one rank ---- */
+
+/* Once more where a GPU has no memory for a graph: nothing that was captured has run, and all ranks come here alike. */
+static int forward_one(struct forward *f, forward_pass_f *pass, const void *batch)
+{
+	int rc;
+
+	f->n_pass++;
+	rc = pass(f, batch);
+	if (rc != FORWARD_NO_GRAPH)
+		return rc;
+	f->plain_until = f->n_pass + FORWARD_PLAIN_PASSES;
+	return pass(f, batch);
+}
+
 /* ---- threads ---- */
 
 /* Waits for the pass after `last`; false: there is none any more. */
@@ -61,7 +78,7 @@ static void *forward_crew_main(void *arg)
 
 	altstack_use();
 	for (uint64_t pass = 0; forward_crew_wait(c, pass); pass++) {
-		o->rc = c->run(o->forward, c->batch);
+		o->rc = forward_one(o->forward, c->run, c->batch);
 		must_zero(pthread_mutex_lock(&c->mutex));
 		if (--c->running == 0)
 			must_zero(pthread_cond_signal(&c->done));
@@ -193,7 +210,7 @@ static int forward_crew_run(struct forward *f, forward_pass_f *pass, const void 
 		return rc;
 	ranks_begin(f->crew->ranks);
 	forward_crew_begin(f->crew, pass, batch);
-	rc = pass(f, batch);
+	rc = forward_one(f, pass, batch);
 	rc = forward_crew_end(f->crew, rc, said, why);
 	ranks_end(f->crew->ranks);
 	return rc;
@@ -205,7 +222,7 @@ int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, stru
 
 	must(f->rank == 0);
 	f->why = why;
-	rc = f->m->n_rank < 2 ? pass(f, batch) : forward_crew_run(f, pass, batch, why);
+	rc = f->m->n_rank < 2 ? forward_one(f, pass, batch) : forward_crew_run(f, pass, batch, why);
 	if (rc == 0)
 		forward_tell_end(f);
 	return rc;
@@ -213,16 +230,22 @@ int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, stru
 
 int forward_agree(struct forward *f, int rc)
 {
-	if (f->m->n_rank < 2 || f->told)
+	if (f->told)
 		return rc;
-	rc = ranks_agree(f->m->ranks, f->rank, rc);
-	f->told = rc != 0;
+	if (f->m->n_rank >= 2)
+		rc = ranks_agree(f->m->ranks, f->rank, rc);
+	f->told = f->m->n_rank < 2 ? rc == FORWARD_NO_GRAPH : rc != 0;
 	return rc;
 }
 
 int forward_agree_queue(struct forward *f, int rc)
 {
 	return forward_agree(f, rc || f->m->n_rank < 2 ? rc : queue_failed(f->queue));
+}
+
+int forward_agree_launch(struct forward *f, int rc)
+{
+	return forward_agree(f, rc ? rc : forward_ready(f));
 }
 
 /* ---- what crosses ---- */

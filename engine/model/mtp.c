@@ -114,7 +114,7 @@ static int mtp_pass(struct forward *f, const void *batch)
 	if (rc == 0)
 		rc = mtp_plan(f, b);
 	if (rc == 0)
-		forward_capture(f);
+		rc = forward_capture(f);
 	if (rc == 0)
 		rc = forward_prepare(f);
 	if (rc == 0)
@@ -123,7 +123,7 @@ static int mtp_pass(struct forward *f, const void *batch)
 	running_begin(f->running, NULL);
 	if (rc == 0)
 		rc = mtp_layers(f, b);
-	rc = forward_end(f, forward_agree_queue(f, rc), b->logits);
+	rc = forward_end(f, forward_agree_launch(f, rc), b->logits);
 	running_end(f->running);
 	return rc;
 }

@@ -138,24 +138,98 @@ static void test_a_captured_step_that_failed_is_tried_again(void **state)
 	provider_fini(&fails);
 }
 
-/* The others do not wait for what it would have gathered. */
-static void test_one_that_cannot_capture_ends_the_step_on_all(void **state)
+/* ---- no memory for a graph ---- */
+
+static struct device_view view_of(int rank)
 {
-	static const char *const all[] = { "all=cuda-base" };
+	struct device_view v;
+
+	device_view(ranks_device(kit.ranks, rank), &v);
+	return v;
+}
+
+/* A decode step with the right bits, launched as a graph on all GPUs or on none; `why` is what the last one says. */
+static void expect_decode(const struct kset *ks, float *logits, bool graph, const char *why)
+{
+	struct sequence *s = after_prompt();
+	struct device_view before[2];
+
+	for (int i = 0; i <= last_rank(); i++)
+		before[i] = view_of(i);
+	if (decode(ks, s, logits + kit.cpu.vocab))
+		fail_msg("%s", buf_str(&kit.gpu.why));
+	assert_memory_equal(logits + kit.cpu.vocab, logits, (size_t)kit.cpu.vocab * sizeof *logits);
+	for (int i = 0; i <= last_rank(); i++) {
+		assert_int_equal(view_of(i).graph_steps - before[i].graph_steps, graph);
+		assert_int_equal(view_of(i).plain_steps - before[i].plain_steps, !graph);
+	}
+	assert_string_equal(view_of(last_rank()).graph_why, why);
+	if (last_rank() && !graph)
+		assert_string_equal(view_of(0).graph_why, "another GPU has no memory for a graph");
+	sequence_free(&s);
+}
+
+/* One that has met no want of memory. */
+static void new_forward(void)
+{
+	forward_free(&kit.gpu.forward);
+	kit.gpu.forward = forward_new(kit.gpu.model, kit.gpu.pool);
+}
+
+/* Not in the next passes, but after some of no great length. */
+static void retried(const struct kset *ks, float *logits)
+{
+	struct sequence *s = tinykit_sequence(&kit.gpu);
+
+	expect_decode(ks, logits, false, "no memory for a graph");
+	for (int i = 0; i < 64; i++)
+		if (tinykit_step(&kit.gpu, kit.gpu.ref, &kit.gpu.exact, s, token, 2, 0, NULL))
+			fail_msg("%s", buf_str(&kit.gpu.why));
+	expect_decode(ks, logits, true, "");
+	sequence_free(&s);
+}
+
+/* The last GPU lacks it: no other waits for what it would have gathered, and after a while it is asked for again. */
+static void test_a_step_that_no_graph_can_be_had_for_runs_without(void **state)
+{
+	static const char *const all[] = { "all=cuda-base" }, *const lack[] = { "CUSIM_NO_CAPTURE", "CUSIM_NO_GRAPH" };
 	struct kset *ks = stepkit_set(all, 1);
 	float *logits = undisturbed(ks);
-	struct sequence *s = after_prompt();
 	char which[16];
 
 	(void)state;
 	snprintf(which, sizeof which, "%d", last_rank());
-	setenv("CUSIM_NO_CAPTURE", which, 1);
-	assert_int_equal(decode(ks, s, logits + kit.cpu.vocab), -ENOMEM);
-	assert_non_null(strstr(buf_str(&kit.gpu.why), "the capture of a graph"));
-	unsetenv("CUSIM_NO_CAPTURE");
-	try_again(ks, s, logits);
-	sequence_free(&s);
+	for (size_t i = 0; i < mem_countof(lack); i++) {
+		struct kset *other = stepkit_set(all, 1); /* none of its graphs is kept */
+
+		new_forward();
+		setenv(lack[i], which, 1);
+		expect_decode(other, logits, false, "no memory for a graph");
+		unsetenv(lack[i]);
+		if (i == 0)
+			retried(other, logits);
+		kset_unpin(&other);
+	}
 	free(logits);
+	kset_unpin(&ks);
+}
+
+/* The same where the host computes in the midst of a step, so that its beginning is a graph. */
+static void test_the_beginning_of_a_step_runs_without_a_graph(void **state)
+{
+	static const char *const mixed[] = { "all=cuda-base", "moe_route=ref" };
+	struct kset *ks = stepkit_set(mixed, 2), *other = stepkit_set(mixed, 2);
+	float *logits = undisturbed(ks);
+	char which[16];
+
+	(void)state;
+	snprintf(which, sizeof which, "%d", last_rank());
+	new_forward();
+	setenv("CUSIM_NO_GRAPH", which, 1);
+	expect_decode(other, logits, false, "no memory for a graph");
+	unsetenv("CUSIM_NO_GRAPH");
+	free(logits);
+	kset_unpin(&other);
 	kset_unpin(&ks);
 }
 
@@ -209,7 +283,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_captured_step_that_failed_is_tried_again),
-		cmocka_unit_test(test_one_that_cannot_capture_ends_the_step_on_all),
+		cmocka_unit_test(test_a_step_that_no_graph_can_be_had_for_runs_without),
+		cmocka_unit_test(test_the_beginning_of_a_step_runs_without_a_graph),
 		cmocka_unit_test(test_kernels_that_open_on_some_gpus_leave_no_code),
 	};
 	const char *run = stepkit_run(argv, "all");

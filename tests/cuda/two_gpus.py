@@ -54,6 +54,18 @@ def serves(usual):
         assert answer(d)[0] == usual
 
 
+def lacks_memory_for_graphs(usual):
+    """One of them: both go on without, and each says why."""
+    with Daemon(*TWO, plugins=["cuda-mhc"], env={**GPU, "CUSIM_NO_CAPTURE": "1"}) as d:
+        assert d.ctl("plugin", "load", "cuda-mhc")[0] == 0
+        ctl(d, "kernels", "use", SET)
+        assert answer(d)[0] == usual
+        one, two = ctl(d, "status")["gpus"]
+        assert one["plain_steps"] == two["plain_steps"] >= ASK["max_tokens"] - 1, (one, two)
+        assert one["graph_why"] == "another GPU has no memory for a graph", one
+        assert two["graph_why"] == "no memory for a graph", two
+
+
 def is_lost():
     """One of them: the client is told, and the daemon ends."""
     with tempfile.TemporaryDirectory() as state:
@@ -75,6 +87,7 @@ def main():
     with Daemon() as d:
         usual = answer(d)[0]
     serves(usual)
+    lacks_memory_for_graphs(usual)
     is_lost()
     print("ok")
 

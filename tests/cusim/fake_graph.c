@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * fake_graph.c - the stand-in driver's graphs: what was captured, and copies of it that are launched.
- * CUSIM_NO_CAPTURE=DEVICE: that one has no memory for any.
+ * CUSIM_NO_CAPTURE=DEVICE: that one has no memory to capture any; CUSIM_NO_GRAPH=DEVICE: to make one that can be launched.
  * Threads: any; every call takes the one lock. */
 #include "tests/cusim/fake_priv.h"
 
@@ -24,9 +24,9 @@ static void fake_work_graph(const struct fake_work *w, int more)
 	}
 }
 
-static bool fake_graph_refused(const struct fake_device *d)
+static bool fake_graph_refused(const struct fake_device *d, const char *setting)
 {
-	const char *which = getenv("CUSIM_NO_CAPTURE");
+	const char *which = getenv(setting);
 
 	return which && fake_device_number(d) == strtol(which, NULL, 10);
 }
@@ -38,7 +38,7 @@ int cuStreamBeginCapture_v2(void *stream, int mode)
 	const struct fake_device *d = fake_enter(&rc);
 
 	if (d) {
-		if (fake_graph_refused(d)) {
+		if (fake_graph_refused(d, "CUSIM_NO_CAPTURE")) {
 			rc = CUDA_NO_MEMORY;
 		} else if (!s || s->graph) {
 			rc = CUDA_INVALID_VALUE;
@@ -94,9 +94,12 @@ int cuGraphDestroy(void *graph)
 int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
 {
 	int rc;
+	const struct fake_device *d = fake_enter(&rc);
 
 	(void)flags;
-	if (fake_enter(&rc)) {
+	if (d && fake_graph_refused(d, "CUSIM_NO_GRAPH")) {
+		rc = CUDA_NO_MEMORY;
+	} else if (d) {
 		*exec = calloc(1, sizeof(struct fake_work));
 		fake_work_append(*exec, graph);
 		fake_work_graph(*exec, 1);
