@@ -246,7 +246,8 @@ static int engine_batch(struct engine *e, const struct sched_batch *b)
 	return n ? engine_run(e, b->phase, item, n) : 0;
 }
 
-/* Runs what was planned, and learns what it cost. Returns the prompt tokens computed beside decoding. */
+/* Runs what was planned, and learns what it cost, which waiting for others on the same GPUs is no part of. Returns the
+ * prompt tokens computed beside decoding. */
 static int engine_batches(struct engine *e)
 {
 	double seconds[DSV4_N_PHASE] = { 0 };
@@ -254,10 +255,10 @@ static int engine_batches(struct engine *e)
 
 	for (int i = 0; i < e->sched.n_batch && !e->broken; i++) {
 		const struct sched_batch *b = &e->sched.batch[i];
-		long long begun = clock_ns();
+		long long begun = clock_ns() - forward_waited(e->forward);
 
 		tokens[b->phase] += engine_batch(e, b);
-		seconds[b->phase] += clock_since(begun);
+		seconds[b->phase] += clock_since(begun + forward_waited(e->forward));
 	}
 	if (tokens[DSV4_DECODE] == 0)
 		return 0;

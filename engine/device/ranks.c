@@ -138,8 +138,9 @@ struct device *ranks_device(const struct ranks *r, int rank)
 
 /* ---- passes ---- */
 
-void ranks_begin(struct ranks *r)
+long long ranks_begin(struct ranks *r)
 {
+	long long begun = clock_ns();
 	uint64_t mine;
 
 	lock_take(&r->lock);
@@ -147,6 +148,7 @@ void ranks_begin(struct ranks *r)
 	while (r->serving != mine)
 		(void)lock_wait(&r->lock, &r->pass_over, -1);
 	lock_drop(&r->lock);
+	return clock_ns() - begun;
 }
 
 void ranks_end(struct ranks *r)

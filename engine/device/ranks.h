@@ -35,9 +35,9 @@ void ranks_close(struct ranks **r);
 int ranks_n(const struct ranks *r);
 struct device *ranks_device(const struct ranks *r, int rank);
 
-/* Between the two no other pass is: passes of several callers would mix what they gather. Waits, first come first served;
- * held as long as the pass takes, and no lock. */
-void ranks_begin(struct ranks *r);
+/* Between the two no other pass is: passes of several callers would mix what they gather. Waits, first come first served,
+ * and returns for how many nanoseconds; held as long as the pass takes, and no lock. */
+long long ranks_begin(struct ranks *r);
 void ranks_end(struct ranks *r);
 
 /* Returns when all ranks have called it: 0 if all said 0, else to each the code of the lowest rank that did not. Also a

@@ -106,6 +106,9 @@ void forward_keep_experts(struct forward *f, int most);
  * -EAGAIN (no thread for a GPU). On any error every sequence is as it was before the call and may be run again. */
 int forward_run(struct forward *f, const struct forward_batch *b, struct buf *why);
 
+/* Nanoseconds that its steps have waited for passes of others on the same GPUs, such as a comparison's. */
+long long forward_waited(const struct forward *f);
+
 /* Bytes of the work buffers, which grow with the largest batch so far. */
 size_t forward_bytes(const struct forward *f);
 

@@ -74,6 +74,7 @@ struct forward {
 	struct expert_slots *slots;    /* or NULL */
 	int rank;                      /* of the model's GPUs */
 	struct forward_crew *crew;     /* rank 0's: the others, since the first step; NULL with one GPU */
+	long long waited_ns;           /* rank 0's: as of forward_waited() */
 	int keep_experts;              /* as of forward_keep_experts() */
 	size_t cap[FORWARD_N_BUF];     /* bytes */
 	int64_t max_scores;            /* index scores held at once; longer batches are scored in slices */

@@ -208,7 +208,7 @@ static int forward_crew_run(struct forward *f, forward_pass_f *pass, const void 
 
 	if (rc)
 		return rc;
-	ranks_begin(f->crew->ranks);
+	f->waited_ns += ranks_begin(f->crew->ranks);
 	forward_crew_begin(f->crew, pass, batch);
 	rc = forward_one(f, pass, batch);
 	rc = forward_crew_end(f->crew, rc, said, why);
@@ -226,6 +226,11 @@ int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, stru
 	if (rc == 0)
 		forward_tell_end(f);
 	return rc;
+}
+
+long long forward_waited(const struct forward *f)
+{
+	return f->waited_ns;
 }
 
 int forward_agree(struct forward *f, int rc)
