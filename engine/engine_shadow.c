@@ -21,7 +21,7 @@ int engine_shadow_start(struct engine *e, struct kset **ks, double share, struct
 {
 	struct kset *active = engine_kset(e);
 	struct shadow *s, *old;
-	int rc = shadow_new(ks, active, share, e->model->config->n_layers, e->pool, &s, why);
+	int rc = shadow_new(ks, active, share, e->model->config->n_layers, &s, why);
 
 	kset_unpin(&active);
 	if (rc)

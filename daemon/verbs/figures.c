@@ -53,7 +53,7 @@ static void figures_diff(json_t *o, const char *relative, const struct op_diff *
 	figures_set(o, "nonfinite", json_integer((json_int_t)d->n_nonfinite));
 }
 
-/* Who had the worst row, and at which position. */
+/* Who had the worst row, at which position, and on which of the GPUs. */
 static void figures_worst(json_t *o, const struct beside_row *r)
 {
 	bool any = r && r->worst_pos >= 0;
@@ -62,6 +62,7 @@ static void figures_worst(json_t *o, const struct beside_row *r)
 	figures_set(o, "worst_request",
 		any && r->worst_name[0] ? varlink_string(r->worst_name, strlen(r->worst_name)) : json_null());
 	figures_set(o, "worst_token", any ? json_integer(r->worst_pos) : json_null());
+	figures_set(o, "worst_rank", any && r->worst_rank >= 0 ? json_integer(r->worst_rank) : json_null());
 }
 
 static double figures_badness(const struct op_diff *d)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  * beside.c - a second kernel set run beside a forward pass: each op on the same inputs, the results held side by side.
- * Threads: who runs the pass; any reads the figures. Lock: beside, never while an op runs. */
+ * Threads: who runs the pass, with several GPUs each one's; any reads the figures. Lock: beside, never while an op runs. */
 #include "engine/beside/beside.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
+#include "engine/device/device_list.h"
 
 #include <errno.h>
 #include <math.h>
@@ -22,7 +23,7 @@ union beside_args {
 
 struct beside_mem { void *p; size_t bytes; struct device *device; };
 
-/* The call under way. */
+/* A rank's call under way, and memory for it: its own thread's alone. */
 struct beside_call {
 	bool active;
 	bool same_args;                /* but for where the outputs go */
@@ -30,6 +31,7 @@ struct beside_call {
 	union beside_args args;        /* the second op's */
 	int n_out;
 	struct op_out a[OP_IO_MAX_OUT], b[OP_IO_MAX_OUT]; /* the pass's outputs, and its own */
+	struct beside_mem out[OP_IO_MAX_OUT], visible;
 };
 
 struct beside {
@@ -37,11 +39,9 @@ struct beside {
 	bool other_numerics;
 	struct numerics num;
 	int n_layers;
-	struct pool *pool;
 	struct forward_watch watch;
 	bool (*stop)(void *arg); void *stop_arg;
-	struct beside_call call;
-	struct beside_mem out[OP_IO_MAX_OUT], visible;
+	struct beside_call *call[DEVICE_LIST_MAX]; /* of each rank; NULL before its first op */
 	struct lock lock;              /* everything below */
 	struct beside_row *cell;       /* [op][phase][layer, the head last][OP_IO_MAX_OUT] */
 	uint64_t failures;
@@ -64,6 +64,14 @@ static size_t beside_cells(const struct beside *b)
 }
 
 /* ---- one call ---- */
+
+static struct beside_call *beside_call(struct beside *b, const struct forward_op *o)
+{
+	must(o->rank < DEVICE_LIST_MAX);
+	if (!b->call[o->rank])
+		b->call[o->rank] = mem_new(sizeof *b->call[o->rank]);
+	return b->call[o->rank];
+}
 
 static void beside_release(struct beside_mem *m)
 {
@@ -89,11 +97,15 @@ static int beside_grow(struct beside_mem *m, int64_t n, size_t size, struct devi
 
 static void beside_failed(struct beside *b, const struct forward_op *o, int rc, const char *what)
 {
+	char rank[24] = "";
+
+	if (o->rank)
+		snprintf(rank, sizeof rank, "rank %d: ", o->rank);
 	lock_take(&b->lock);
 	beside_cell(b, o, 0)->failures++;
 	if (b->failures++ == 0)
-		buf_why(&b->why, rc, "%s of %s failed in layer %d, %s: %s", op_name(o->op),
-			b->call.slot->provider->plugin->name, o->layer, op_phase_name(o->phase), what);
+		buf_why(&b->why, rc, "%s%s of %s failed in layer %d, %s: %s", rank, op_name(o->op),
+			beside_call(b, o)->slot->provider->plugin->name, o->layer, op_phase_name(o->phase), what);
 	lock_drop(&b->lock);
 }
 
@@ -108,20 +120,18 @@ static void beside_topk_room(struct dsv4_index_topk *a)
 }
 
 /* Copies what is read in place, and points the second op's outputs at memory of its own. */
-static int beside_redirect(struct beside *b, const struct forward_op *o)
+static int beside_redirect(struct beside_call *c, const struct forward_op *o)
 {
-	struct beside_call *c = &b->call;
-
 	for (int i = 0; i < c->n_out; i++) {
 		struct op_out *out = &c->b[i];
 		int64_t n = out->n_row > 0 ? (out->n_row - 1) * out->ld + out->width : 0;
-		int rc = beside_grow(&b->out[i], n > 0 ? n : 1, sizeof(float), forward_op_device(o));
+		int rc = beside_grow(&c->out[i], n > 0 ? n : 1, sizeof(float), forward_op_device(o));
 
 		if (rc)
 			return rc;
 		if (out->in_place)
-			memcpy(b->out[i].p, out->data, (size_t)n * sizeof(float));
-		out->data = b->out[i].p;
+			memcpy(c->out[i].p, out->data, (size_t)n * sizeof(float));
+		out->data = c->out[i].p;
 		op_redirect(o->op, &c->args, i, out->data);
 	}
 	return 0;
@@ -129,22 +139,22 @@ static int beside_redirect(struct beside *b, const struct forward_op *o)
 
 static int beside_prepare(struct beside *b, const struct forward_op *o)
 {
-	struct beside_call *c = &b->call;
-	int rc = beside_grow(&b->visible, op_rows(o->op, o->args) + 1, sizeof(int32_t), device_cpu());
+	struct beside_call *c = beside_call(b, o);
+	int rc = beside_grow(&c->visible, op_rows(o->op, o->args) + 1, sizeof(int32_t), device_cpu());
 
 	if (rc)
 		return rc;
-	c->n_out = op_outputs(o->op, o->args, b->visible.p, c->a);
+	c->n_out = op_outputs(o->op, o->args, c->visible.p, c->a);
 	if (o->op == DSV4_OP_index_topk && b->other_numerics)
 		beside_topk_room(&c->args.index_topk);
-	must(op_outputs(o->op, &c->args, b->visible.p, c->b) == c->n_out);
-	return beside_redirect(b, o);
+	must(op_outputs(o->op, &c->args, c->visible.p, c->b) == c->n_out);
+	return beside_redirect(c, o);
 }
 
 /* Is there anything to compare? Then the arguments are the second op's. */
 static bool beside_differs(struct beside *b, const struct forward_op *o)
 {
-	struct beside_call *c = &b->call;
+	struct beside_call *c = beside_call(b, o);
 	size_t size = op_args_size(o->op);
 
 	c->slot = kset_slot(b->kset, o->op, o->phase, o->wfmt);
@@ -158,10 +168,11 @@ static bool beside_differs(struct beside *b, const struct forward_op *o)
 static void beside_before(void *arg, const struct forward_op *o)
 {
 	struct beside *b = arg;
+	struct beside_call *c = beside_call(b, o);
 	int rc;
 
-	b->call.active = beside_differs(b, o);
-	if (!b->call.active) {
+	c->active = beside_differs(b, o);
+	if (!c->active) {
 		lock_take(&b->lock);
 		beside_cell(b, o, 0)->same++;
 		lock_drop(&b->lock);
@@ -169,7 +180,7 @@ static void beside_before(void *arg, const struct forward_op *o)
 	}
 	rc = beside_prepare(b, o);
 	if (rc) {
-		b->call.active = false;
+		c->active = false;
 		beside_failed(b, o, rc, rc_text(rc));
 	}
 }
@@ -188,10 +199,8 @@ static void beside_diff_sets(struct op_diff *d, const struct op_out *a, const st
 	}
 }
 
-static void beside_diff(const struct beside *b, enum dsv4_op op, int out, struct op_diff *d)
+static void beside_diff(const struct beside *b, const struct beside_call *c, enum dsv4_op op, int out, struct op_diff *d)
 {
-	const struct beside_call *c = &b->call;
-
 	if (op == DSV4_OP_index_topk && out == 0 && b->other_numerics)
 		beside_diff_sets(d, &c->a[0], &c->b[0], c->b[1].data);
 	else
@@ -219,9 +228,8 @@ static bool beside_bits_differ(const struct op_out *a, const struct op_out *b)
 
 /* Both say that they have ref's bits, with the same arguments: where they part, one lies, and what is not ref is not
  * believed any more. */
-static void beside_disprove(const struct beside *b, const struct forward_op *o, int out)
+static void beside_disprove(const struct beside_call *c, const struct forward_op *o, int out)
 {
-	const struct beside_call *c = &b->call;
 	const struct kset_slot *slot[2] = { o->slot, c->slot };
 	char why[160];
 
@@ -238,23 +246,25 @@ static void beside_disprove(const struct beside *b, const struct forward_op *o, 
 
 static void beside_add(struct beside *b, const struct forward_op *o, int out)
 {
+	const struct beside_call *c = beside_call(b, o);
 	struct beside_row *cell = beside_cell(b, o, out);
 	struct op_diff d = { 0 };
 	const char *name = "";
 	int64_t pos = -1;
 
-	beside_diff(b, o->op, out, &d);
+	beside_diff(b, c, o->op, out, &d);
 	if (d.worst_row > 0)
 		name = forward_op_token(o, d.worst_at, &pos);
 	if (d.n_bits > 0)
-		beside_disprove(b, o, out);
+		beside_disprove(c, o, out);
 	lock_take(&b->lock);
 	if (d.worst_row > cell->diff.worst_row) {
 		snprintf(cell->worst_name, sizeof cell->worst_name, "%s", name);
 		cell->worst_pos = pos;
+		cell->worst_rank = o->n_rank > 1 ? o->rank : -1;
 	}
 	op_diff_merge(&cell->diff, &d);
-	cell->output = b->call.a[out].name;
+	cell->output = c->a[out].name;
 	cell->calls++;
 	lock_drop(&b->lock);
 }
@@ -262,13 +272,13 @@ static void beside_add(struct beside *b, const struct forward_op *o, int out)
 static void beside_after(void *arg, const struct forward_op *o)
 {
 	struct beside *b = arg;
-	struct beside_call *c = &b->call;
+	struct beside_call *c = beside_call(b, o);
 	int rc;
 
 	if (!c->active)
 		return;
 	c->active = false;
-	running_op(pool_running(b->pool), c->slot, kset_generation(b->kset), o->op, o->phase, o->layer);
+	running_op(forward_op_running(o), c->slot, kset_generation(b->kset), o->op, o->phase, o->layer);
 	rc = forward_op_call(o, c->slot, &c->args);
 	if (rc)
 		beside_failed(b, o, rc, rc_text(rc));
@@ -278,7 +288,7 @@ static void beside_after(void *arg, const struct forward_op *o)
 
 /* ---- life and figures ---- */
 
-struct beside *beside_new(const struct kset *ks, const struct numerics *num, int n_layers, struct pool *p)
+struct beside *beside_new(const struct kset *ks, const struct numerics *num, int n_layers)
 {
 	struct beside *b = mem_new(sizeof *b);
 
@@ -287,8 +297,7 @@ struct beside *beside_new(const struct kset *ks, const struct numerics *num, int
 	if (num)
 		b->num = *num;
 	b->n_layers = n_layers;
-	b->pool = p;
-	b->watch = (struct forward_watch){ .arg = b, .before = beside_before, .after = beside_after,
+	b->watch = (struct forward_watch){ .arg = b, .all_ranks = true, .before = beside_before, .after = beside_after,
 					   .score_topk = num ? num->index_topk : 0 };
 	lock_init(&b->lock, "beside");
 	b->cell = mem_grow(NULL, beside_cells(b), sizeof *b->cell);
@@ -298,6 +307,15 @@ struct beside *beside_new(const struct kset *ks, const struct numerics *num, int
 	return b;
 }
 
+static void beside_call_free(struct beside_call *c)
+{
+	for (int i = 0; c && i < OP_IO_MAX_OUT; i++)
+		beside_release(&c->out[i]);
+	if (c)
+		beside_release(&c->visible);
+	free(c);
+}
+
 void beside_free(struct beside **pb)
 {
 	struct beside *b = *pb;
@@ -305,9 +323,8 @@ void beside_free(struct beside **pb)
 	*pb = NULL;
 	if (!b)
 		return;
-	for (int i = 0; i < OP_IO_MAX_OUT; i++)
-		beside_release(&b->out[i]);
-	beside_release(&b->visible);
+	for (int i = 0; i < DEVICE_LIST_MAX; i++)
+		beside_call_free(b->call[i]);
 	free(b->cell);
 	buf_fini(&b->why);
 	lock_fini(&b->lock);

@@ -273,7 +273,7 @@ static int compare_open(struct compare *c)
 	c->chunk = c->chunk < o->n_tokens ? c->chunk : o->n_tokens;
 	c->forward = forward_new(o->model, o->pool);
 	c->beside = beside_new(o->b.kset, numerics_same_state(&o->a.numerics, &o->b.numerics) ? NULL : &o->b.numerics,
-		c->config->n_layers, o->pool);
+		c->config->n_layers);
 	if (o->stop)
 		beside_set_stop(c->beside, o->stop, o->arg);
 	c->stop = (struct forward_watch){ .arg = o->arg, .stop = o->stop };

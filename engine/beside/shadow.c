@@ -20,8 +20,8 @@ struct shadow {
 	atomic_ullong steps, taken, batches, other_batches;
 };
 
-int shadow_new(struct kset **ks, const struct kset *against, double share, int n_layers, struct pool *p,
-	struct shadow **ret_s, struct buf *why)
+int shadow_new(struct kset **ks, const struct kset *against, double share, int n_layers, struct shadow **ret_s,
+	struct buf *why)
 {
 	struct shadow *s;
 
@@ -34,7 +34,7 @@ int shadow_new(struct kset **ks, const struct kset *against, double share, int n
 	s->against = mem_strdup(kset_name(against));
 	s->against_generation = kset_generation(against);
 	s->share = share;
-	s->beside = beside_new(s->kset, NULL, n_layers, p);
+	s->beside = beside_new(s->kset, NULL, n_layers);
 	*ret_s = s;
 	return 0;
 }

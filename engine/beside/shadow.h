@@ -13,8 +13,8 @@ struct shadow;
 
 /* One reference, the caller's. Takes over the pin of *ks and nulls it. 0 < share <= 1, else RC_INVALID (the pin
  * stays the caller's). */
-int shadow_new(struct kset **ks, const struct kset *against, double share, int n_layers, struct pool *p,
-	struct shadow **ret_s, struct buf *why);
+int shadow_new(struct kset **ks, const struct kset *against, double share, int n_layers, struct shadow **ret_s,
+	struct buf *why);
 struct shadow *shadow_ref(struct shadow *s);
 /* The last one frees, and unpins the set; it may be the engine thread's. NULL is fine. */
 void shadow_unref(struct shadow **s);

@@ -336,7 +336,7 @@ void forward_set_step(struct forward *f, const struct kset *ks, const struct num
 	f->phase = phase;
 	f->no_graph = watch ? "a shadow or an answer's watch looks on" : forward_tap_looks(tap) ? "a tap looks on" : NULL;
 	f->tap = f->rank ? NULL : tap;
-	f->watch = f->rank ? NULL : watch;
+	f->watch = f->rank == 0 || (watch && watch->all_ranks) ? watch : NULL;
 }
 
 /* Lays the items out as parts of one flat batch. */

@@ -14,6 +14,7 @@
 
 struct model;
 struct forward;
+struct running;
 
 /* One sequence's part of a step: its next n tokens. */
 struct forward_item {
@@ -56,12 +57,15 @@ struct forward_op {
 	int layer;         /* -1: the head */
 	const struct kset_slot *slot;
 	const void *args;  /* the op's argument struct */
+	int rank, n_rank;  /* whose heads, experts and rows of the head these are, of so many GPUs; 0 of 0: there is one */
 };
 
-/* Looks on at every op of rank 0, with its heads, experts and rows of the head alone; any function may be NULL. */
+/* Looks on at every op of rank 0, with its heads, experts and rows of the head alone, or of all ranks; any function may be
+ * NULL. */
 struct forward_watch {
 	void *arg;
-	bool (*stop)(void *arg); /* true: the pass ends here, with RC_CANCELLED */
+	bool all_ranks;    /* before and after are called on each rank's thread for its ops, at the same time */
+	bool (*stop)(void *arg); /* true: the pass ends here, with RC_CANCELLED; asked on rank 0's thread */
 	void (*before)(void *arg, const struct forward_op *o);
 	void (*after)(void *arg, const struct forward_op *o); /* only if it succeeded */
 	int score_topk;    /* scores are computed where a token sees more rows than this, too; 0: only if needed */
@@ -74,6 +78,8 @@ const char *forward_op_token(const struct forward_op *o, int64_t row, int64_t *r
  * What it writes lies in memory of forward_op_device(). */
 int forward_op_call(const struct forward_op *o, const struct kset_slot *slot, const void *args);
 struct device *forward_op_device(const struct forward_op *o);
+/* Where who watches for crashes and hangs finds what runs. */
+struct running *forward_op_running(const struct forward_op *o);
 /* Sets what the argument struct says of numerics: prec, act, roundings and top-k. */
 void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct numerics *n, void *args);
 

@@ -56,7 +56,7 @@ void forward_set_numerics(enum dsv4_op op, enum forward_role role, const struct 
 		running_op(f->running, slot, f->generation, DSV4_OP_##op_, f->phase, f->layer); \
 		if (__builtin_expect(f->detour, 0)) { \
 			rc = forward_watched(f, &(struct forward_op){ f, DSV4_OP_##op_, f->phase, wf, role, f->layer, \
-								       slot, a }); \
+								       slot, a, f->rank, f->m->n_rank }); \
 		} else { \
 			pool_scratch_reset(f->pool); \
 			rc = ((args_##_f *)slot->fn)(pool_exec(f->pool), provider_host(slot->provider, f->rank), a); \

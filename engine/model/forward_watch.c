@@ -12,7 +12,7 @@ int forward_watched(struct forward *f, const struct forward_op *o)
 	const struct forward_watch *w = f->watch ? f->watch : &nobody;
 	int rc = 0;
 
-	if (w->stop && w->stop(w->arg))
+	if (w->stop && f->rank == 0 && w->stop(w->arg))
 		return RC_CANCELLED;
 	if (w->before) {
 		rc = forward_look(f);
@@ -39,6 +39,11 @@ int forward_op_call(const struct forward_op *o, const struct kset_slot *slot, co
 struct device *forward_op_device(const struct forward_op *o)
 {
 	return o->forward->device;
+}
+
+struct running *forward_op_running(const struct forward_op *o)
+{
+	return o->forward->running;
 }
 
 /* ---- rows ---- */

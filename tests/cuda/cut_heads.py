@@ -113,6 +113,8 @@ def beside_ref(d):
     assert report["first_difference"] is None and report["failures"] == 0, report["why"]
     assert report["logits"]["positions"] == len(OTHER["prompt"]) + 1 and 0 < report["logits"]["relative"] < 1e-5, report["logits"]
     assert all(row["relative"] < 1e-5 for row in report["layers"]), report["layers"]
+    attn = [op for op in report["ops"] if op["op"] == "attn"]
+    assert all(op["calls"] == 2 * 2 and op["worst_rank"] in (0, 1) for op in attn) and len(attn) == 2, attn  # layers, GPUs
     ok(d, "cache", "verify")
 
 

@@ -4,11 +4,13 @@
  * Threads: the test's. Locks: none. */
 #include "engine/beside/compare.h"
 #include "engine/base/rc.h"
+#include "engine/device/ranks.h"
 #include "plugins/ref/ref.h"
 #include "tests/unit/oddplug.h"
 #include "tests/unit/tinykit.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,11 +55,24 @@ static int failing_attn(struct dsv4_exec *x, const struct dsv4_host *host, const
 	return -5;
 }
 
+static pthread_t test_main; /* rank 0's */
+
+/* Off on every rank but the first. */
+static int elsewhere_experts(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_experts *a)
+{
+	int rc = ref_moe_experts(x, host, a);
+
+	for (int64_t i = 0; i < (int64_t)a->n_tok * a->dim && !pthread_equal(pthread_self(), test_main); i++)
+		a->y[i] *= 1 - 0x1p-6f;
+	return rc;
+}
+
+ODDPLUG(elsewhere, ODDPLUG_OP(moe_experts, LOSSY, "off", elsewhere_experts));
 ODDPLUG(off, ODDPLUG_OP(hc_post, LOSSY, "off", off_hc_post));
 ODDPLUG(minus, ODDPLUG_OP(hc_head, LOSSY, "off", minus_hc_head));
 ODDPLUG(nans, ODDPLUG_OP(hc_head, LOSSY, "off", nan_hc_head));
 ODDPLUG(failing, ODDPLUG_OP(attn, LOSSY, "off", failing_attn));
-static struct provider *test_plugins[] = { &off, &minus, &nans, &failing, NULL };
+static struct provider *test_plugins[] = { &off, &minus, &nans, &failing, &elsewhere, NULL };
 
 /* ---- fixture ---- */
 
@@ -201,6 +216,37 @@ static void an_ops_own_error_and_what_it_adds_up_to(void **state)
 	assert_true(first > 0x1p-6 && last > first); /* and on its own it drifts */
 	assert_true(f.r.logits.kl > 0 && f.r.logits.worst_pos >= 0);
 	test_end(&f);
+}
+
+/* ---- several devices ---- */
+
+static void test_begin_ranks(struct fixture *f, const char *spec, struct ranks *r)
+{
+	test_begin(f, spec);
+	f->o.max_tokens = 2;
+	if (model_place_ranks(f->k.model, r, &f->k.why))
+		fail_msg("%s", buf_str(&f->k.why));
+}
+
+/* Each looks at what it has: here only the second one's experts are off. */
+static void a_device_whose_slice_is_off_is_named(void **state)
+{
+	struct ranks *r = ranks_cpu(2);
+	struct fixture f;
+
+	(void)state;
+	test_begin_ranks(&f, "moe_experts=elsewhere", r);
+	test_run(&f);
+	for (int l = 0; l < f.r.n_layer; l++) {
+		const struct beside_row *w = test_row(&f, DSV4_OP_moe_experts, DSV4_PREFILL, "y", l);
+
+		assert_non_null(w);
+		assert_int_equal(w->worst_rank, 1);
+		test_near(w->diff.worst_row, 0x1p-6, 1e-6);
+		assert_int_equal(w->calls, 2);
+	}
+	test_end(&f);
+	ranks_close(&r);
 }
 
 static void the_first_differing_token_is_found(void **state)
@@ -413,6 +459,7 @@ static void what_cannot_be_run_says_why(void **state)
 static int test_init(void **state)
 {
 	(void)state;
+	test_main = pthread_self();
 	oddplug_init(test_plugins);
 	return 0;
 }
@@ -422,6 +469,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_set_beside_itself_differs_in_nothing),
 		cmocka_unit_test(an_ops_own_error_and_what_it_adds_up_to),
+		cmocka_unit_test(a_device_whose_slice_is_off_is_named),
 		cmocka_unit_test(the_first_differing_token_is_found),
 		cmocka_unit_test(logits_that_are_no_numbers_end_an_answer),
 		cmocka_unit_test(each_parameter_shows_in_the_ops_it_concerns),

@@ -3,12 +3,14 @@
  * amount have exactly that in the figures, and the answer's bits are never touched.
  * Threads: this one and, in one test, the engine's. */
 #include "engine/base/rc.h"
+#include "engine/device/ranks.h"
 #include "engine/engine.h"
 #include "plugins/ref/ref.h"
 #include "tests/unit/oddplug.h"
 #include "tests/unit/tinykit.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +74,13 @@ static int failing_attn(struct dsv4_exec *x, const struct dsv4_host *host, const
 	return -5;
 }
 
+static pthread_t test_main; /* rank 0's */
+
+static int failing_elsewhere(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_attn *a)
+{
+	return pthread_equal(pthread_self(), test_main) ? ref_attn(x, host, a) : -5;
+}
+
 static atomic_int hc_pre_calls;
 
 static int counted_hc_pre(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_hc_pre *a)
@@ -83,15 +92,17 @@ static int counted_hc_pre(struct dsv4_exec *x, const struct dsv4_host *host, con
 ODDPLUG(off, ODDPLUG_OP(hc_pre, LOSSY, "off", off_hc_pre), ODDPLUG_OP(hc_post, LOSSY, "off", off_hc_post));
 ODDPLUG(odd, ODDPLUG_OP(moe_route, LOSSY, "off", odd_route));
 ODDPLUG(failing, ODDPLUG_OP(attn, LOSSY, "off", failing_attn));
+ODDPLUG(elsewhere, ODDPLUG_OP(attn, LOSSY, "off", failing_elsewhere));
 ODDPLUG(counted, ODDPLUG_OP(hc_pre, LOSSY, "off", counted_hc_pre));
 ODDPLUG(honest, ODDPLUG_OP(hc_pre, EXACT, "fp32", counted_hc_pre));
 ODDPLUG(liar, ODDPLUG_OP(hc_pre, EXACT, "fp32", off_hc_pre));
 ODDPLUG(late_liar, ODDPLUG_OP(hc_post, EXACT, "fp32", off_hc_post));
-static struct provider *test_plugins[] = { &off, &odd, &failing, &counted, &honest, &liar, &late_liar, NULL };
+static struct provider *test_plugins[] = { &off, &odd, &failing, &elsewhere, &counted, &honest, &liar, &late_liar, NULL };
 
 static int test_init(void **state)
 {
 	(void)state;
+	test_main = pthread_self();
 	oddplug_init(test_plugins);
 	return 0;
 }
@@ -101,7 +112,7 @@ static struct shadow *test_shadow(struct tinykit *k, const char *spec, double sh
 	struct kset *ks = oddplug_set(test_plugins, spec);
 	struct shadow *s;
 
-	assert_int_equal(shadow_new(&ks, k->ref, share, k->model->config->n_layers, k->pool, &s, &k->why), 0);
+	assert_int_equal(shadow_new(&ks, k->ref, share, k->model->config->n_layers, &s, &k->why), 0);
 	assert_null(ks);
 	return s;
 }
@@ -311,6 +322,32 @@ static void the_answers_bits_are_untouched(void **state)
 	tinykit_fini(&k);
 }
 
+static void a_device_on_which_it_fails_is_named(void **state)
+{
+	struct ranks *ranks = ranks_cpu(2);
+	struct tinykit k;
+	int32_t token[2][N_TOK + 1];
+	struct shadow_report r;
+	struct shadow *s;
+
+	(void)state;
+	tinykit_init(&k, 1);
+	if (model_place_ranks(k.model, ranks, &k.why))
+		fail_msg("%s", buf_str(&k.why));
+	forward_free(&k.forward);
+	k.forward = forward_new(k.model, k.pool);
+	test_tokens(&k, token);
+	s = test_shadow(&k, "attention=elsewhere", 1);
+	free(test_pass(&k, k.ref, s, token));
+	shadow_report(s, &r);
+	assert_int_equal(r.failures, 2 * k.model->config->n_layers);
+	assert_non_null(strstr(buf_str(&r.why), "rank 1: attn of elsewhere failed in layer 0, prefill"));
+	shadow_report_fini(&r);
+	shadow_unref(&s);
+	tinykit_fini(&k);
+	ranks_close(&ranks);
+}
+
 static void a_shadow_that_fails_is_counted_and_told(void **state)
 {
 	struct tinykit k;
@@ -376,7 +413,7 @@ static void a_share_outside_0_to_1_is_refused(void **state)
 		struct shadow *s = NULL;
 
 		buf_clear(&k.why);
-		assert_int_equal(shadow_new(&ks, k.ref, shares[i], 5, k.pool, &s, &k.why), RC_INVALID);
+		assert_int_equal(shadow_new(&ks, k.ref, shares[i], 5, &s, &k.why), RC_INVALID);
 		assert_non_null(strstr(buf_str(&k.why), "share"));
 		assert_null(s);
 		kset_unpin(&ks);
@@ -499,6 +536,7 @@ int main(void)
 		cmocka_unit_test(the_worst_request_and_token_are_named),
 		cmocka_unit_test(the_answers_bits_are_untouched),
 		cmocka_unit_test(a_shadow_that_fails_is_counted_and_told),
+		cmocka_unit_test(a_device_on_which_it_fails_is_named),
 		cmocka_unit_test(the_share_is_kept_in_no_rhythm),
 		cmocka_unit_test(a_share_outside_0_to_1_is_refused),
 		cmocka_unit_test(other_sets_are_left_alone_and_counted),
