@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("top_srcdir", "."), "tests", "lib"))
 from client import BUILD, SRC
@@ -75,6 +76,20 @@ def usage():
     refused(2, "cuda", "roof", device="gpu")
 
 
+def all_in_one():
+    """gpu.sh keeps what its steps print, under the device's name, and what fails in one is told in the end."""
+    with tempfile.TemporaryDirectory() as results:
+        r = subprocess.run([os.path.join(SRC, "tests", "bench", "gpu.sh"), "--quick", "roof", "golden"], timeout=300, check=False,
+                           env={**os.environ, "LD_LIBRARY_PATH": CUSIM, "top_builddir": BUILD, "RESULTS": results,
+                                "DSV4_PYTHON": "false"}, capture_output=True, text=True)
+        assert r.returncode == 1 and r.stderr == "FAILED: 1 of these\n", r
+        kept, = os.listdir(results)
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d-cusim.txt", kept), kept
+        with open(os.path.join(results, kept)) as f:
+            text = f.read()
+        assert text.startswith("cusim, no GPU, sm_90") and "\nbf16 mma " in text and "\nFAILED: exit status 1\n" in text, text
+
+
 if sanitizer() or not os.path.exists(os.path.join(CUSIM, "libcuda.so.1")):
     print("no stand-in for the driver in this build, or a sanitizer that does not know its threads")
     sys.exit(77)
@@ -84,3 +99,4 @@ model()
 usage()
 r = run("roof")
 assert r.returncode == 0 and "\ndevice    cuda:0: cusim" in r.stdout and "\nbf16 mma " in r.stdout, r
+all_in_one()
