@@ -3,13 +3,14 @@
  * sums: nothing is decoded, nothing multiplied elsewhere. Not run on a GPU.
  *
  * A block has 128 rows of the matrix and up to 32 activations, and takes 128 columns at a time, which share an
- * activation's scale. All threads bring them into one of two stages of shared memory; one thread tells the tensor
- * cores to multiply them, four products of 32 columns, and meanwhile all bring the next ones into the other stage.
- * Before a stage is filled again, its products are waited for. At the end the sums are read from tensor memory.
+ * activation's scale. All threads put them into one of two stages of shared memory; one thread tells the tensor cores
+ * to multiply them, four products of 32 columns, and meanwhile all put the next ones into the other stage. Before a
+ * stage is filled again, its products are waited for. What a thread puts there it asked for four turns before: where
+ * activations are few, reading the matrix is what takes time. At the end the sums are read from tensor memory.
  *
  * The order of one output element is the hardware's: products of 32 columns in rising order, each added to a sum in
  * fp32. An activation alone has the same bits as one among 32, since its column of the product is its own; so that
- * this is the kernel for one token, too, although 31 columns are zero then: reading the weights takes longer.
+ * this is the kernel for one token, too, although 31 columns are zero then.
  *
  * Scales of activations are powers of two from 2^-22 to 2^120 (act.cuh: of 1e-4 / 448 to the largest float / 448), so
  * that a float's exponent is the e8m0 code. An infinite one becomes e8m0's NaN, as do the products of its block
@@ -21,6 +22,8 @@
 #define MOE_FP4_SM100_CORES (MOE_FP4_BLOCK / TENSOR_CORE_COLS)
 #define MOE_FP4_SM100_CORE_ROWS (MOE_FP4_SM100_CORES * TENSOR_CORE) /* bytes from 8 rows to the next 8 */
 #define MOE_FP4_SM100_STEPS (MOE_FP4_BLOCK / TENSOR_COLS)
+
+#define MOE_FP4_SM100_AHEAD 4 /* blocks of columns that are on their way, to registers: an even number */
 
 /* Tensor memory: the sums, then of each stage the scales of both sides. */
 #define MOE_FP4_SM100_COLUMNS 64
@@ -37,47 +40,72 @@ struct moe_fp4_stage {
 	uint32_t act_scale[32][4];                                      /* likewise, of which there are 32 */
 };
 
-/* 32 columns of a row of the matrix, and their scale. */
-__device__ static void moe_fp4_sm100_codes(const struct product &p, int64_t block, int r, int step, moe_fp4_stage &s)
+/* What a thread brings of them: the step threadIdx.x % 4 of several rows of the matrix, 16 columns of an activation. */
+#define MOE_FP4_SM100_PARTS (MOE_FP4_SM100_ROWS * MOE_FP4_SM100_STEPS / MOE_FP4_SM100_THREADS)
+struct moe_fp4_brought {
+	uint32_t word[MOE_FP4_SM100_PARTS][4], scale[MOE_FP4_SM100_PARTS];
+	uint4 act;
+	uint32_t act_scale;
+};
+
+static_assert(MOE_FP4_SM100_TILE * MOE_FP4_SM100_CORES == MOE_FP4_SM100_THREADS, "16 columns of one for each thread");
+
+/* That activation's codes and scales, from the first block on; null: there is none. */
+struct moe_fp4_sm100_act { const uint4 *codes; const float *scale; };
+
+__device__ static moe_fp4_sm100_act moe_fp4_sm100_act_of(const struct moe_product_args &a, const struct product &p)
 {
-	int64_t row = p.row + r < p.row_end ? p.row + r : p.row_end - 1;
-	int64_t k = block * MOE_FP4_BLOCK + step * TENSOR_COLS, left = p.w->cols - k;
+	int t = threadIdx.x / MOE_FP4_SM100_CORES, core = threadIdx.x % MOE_FP4_SM100_CORES;
+
+	if (t >= p.n)
+		return { nullptr, nullptr };
+	return { reinterpret_cast<const uint4 *>(moe_codes(a, p, t)) + core, p.scale + product_from(p, t) * p.lds };
+}
+
+__device__ static int moe_fp4_sm100_row(int part)
+{
+	return (threadIdx.x + part * MOE_FP4_SM100_THREADS) / MOE_FP4_SM100_STEPS;
+}
+
+/* Zero from the last column on. */
+__device__ static void moe_fp4_sm100_load(const struct product &p, const moe_fp4_sm100_act &act, int64_t block,
+					  moe_fp4_brought &c)
+{
+	int64_t k = block * MOE_FP4_BLOCK + threadIdx.x % MOE_FP4_SM100_STEPS * TENSOR_COLS, left = p.w->cols - k;
 	const uint8_t *data = static_cast<const uint8_t *>(p.w->data);
 	const uint8_t *scale = static_cast<const uint8_t *>(p.w->scale);
-	uint32_t word[4];
 
-	words_load(data + row * ((p.w->cols + 1) / 2) + k / 2, left > 0 ? (left + 1) / 2 : 0, word);
-	s.codes[r / 8][2 * step][r % 8][0] = make_uint2(word[0], word[1]);
-	s.codes[r / 8][2 * step + 1][r % 8][0] = make_uint2(word[2], word[3]);
-	s.scale[r % 32][r / 32][step] = left > 0 ? scale[row * ((p.w->cols + 31) / 32) + k / 32] : MOE_FP4_SM100_ONE;
-}
+	UNROLL
+	for (int i = 0; i < MOE_FP4_SM100_PARTS; i++) {
+		int64_t row = min(p.row + moe_fp4_sm100_row(i), p.row_end - 1);
 
-/* 16 columns of an activation, zero where there is none; with the first 16 the block's scale, for each 32. */
-__device__ static void moe_fp4_sm100_act(const struct moe_product_args &a, const struct product &p, int64_t block,
-					 int t, int core, moe_fp4_stage &s)
-{
-	uint4 codes = make_uint4(0, 0, 0, 0);
-	uint32_t scale = MOE_FP4_SM100_ONE;
-
-	if (t < p.n) {
-		codes = reinterpret_cast<const uint4 *>(moe_codes(a, p, t))[block * MOE_FP4_SM100_CORES + core];
-		scale = dsv4_f32_bits(p.scale[product_from(p, t) * p.lds + block]) >> 23 & 255;
+		words_load(data + row * ((p.w->cols + 1) / 2) + k / 2, left > 0 ? (left + 1) / 2 : 0, c.word[i]);
+		c.scale[i] = left > 0 ? scale[row * ((p.w->cols + 31) / 32) + k / 32] : MOE_FP4_SM100_ONE;
 	}
-	s.act[t / 8][core][t % 8] = codes;
-	if (core == 0)
-		*reinterpret_cast<uint4 *>(s.act_scale[t]) = make_uint4(scale * 0x01010101u, 0, 0, 0);
+	c.act = make_uint4(0, 0, 0, 0);
+	c.act_scale = MOE_FP4_SM100_ONE;
+	if (act.codes && block < p.lds) {
+		c.act = act.codes[block * MOE_FP4_SM100_CORES];
+		c.act_scale = dsv4_f32_bits(act.scale[block]) >> 23 & 255;
+	}
 }
 
-/* All threads. */
-__device__ static void moe_fp4_sm100_fill(const struct moe_product_args &a, const struct product &p, int64_t block,
-					  moe_fp4_stage &s)
+__device__ static void moe_fp4_sm100_put(const moe_fp4_brought &c, moe_fp4_stage &s)
 {
+	int step = threadIdx.x % MOE_FP4_SM100_STEPS;
+	int t = threadIdx.x / MOE_FP4_SM100_CORES, core = threadIdx.x % MOE_FP4_SM100_CORES;
+
 	UNROLL
-	for (int i = threadIdx.x; i < MOE_FP4_SM100_ROWS * MOE_FP4_SM100_STEPS; i += MOE_FP4_SM100_THREADS)
-		moe_fp4_sm100_codes(p, block, i / MOE_FP4_SM100_STEPS, i % MOE_FP4_SM100_STEPS, s);
-	UNROLL
-	for (int i = threadIdx.x; i < MOE_FP4_SM100_TILE * MOE_FP4_SM100_CORES; i += MOE_FP4_SM100_THREADS)
-		moe_fp4_sm100_act(a, p, block, i / MOE_FP4_SM100_CORES, i % MOE_FP4_SM100_CORES, s);
+	for (int i = 0; i < MOE_FP4_SM100_PARTS; i++) {
+		int r = moe_fp4_sm100_row(i);
+
+		s.codes[r / 8][2 * step][r % 8][0] = make_uint2(c.word[i][0], c.word[i][1]);
+		s.codes[r / 8][2 * step + 1][r % 8][0] = make_uint2(c.word[i][2], c.word[i][3]);
+		s.scale[r % 32][r / 32][step] = static_cast<uint8_t>(c.scale[i]);
+	}
+	s.act[t / 8][core][t % 8] = c.act;
+	if (core == 0)
+		*reinterpret_cast<uint4 *>(s.act_scale[t]) = make_uint4(c.act_scale * 0x01010101u, 0, 0, 0);
 }
 
 /* One thread: a stage's products, added to the sums at `at`, or the first ones of all; `scale`: where theirs go. */
@@ -124,23 +152,37 @@ KERNEL(cuda_moe_fp4_products_sm100, struct moe_product_args, MOE_FP4_SM100_THREA
 	__shared__ uint64_t done[2];
 	__shared__ uint32_t memory;
 	struct product p = moe_product(a, MOE_FP4_SM100_ROWS / PRODUCT_WARPS);
+	struct moe_fp4_brought ahead[MOE_FP4_SM100_AHEAD];
+	struct moe_fp4_sm100_act act;
 
 	if (p.n == 0)
 		return;
+	act = moe_fp4_sm100_act_of(a, p);
 	if (threadIdx.x < WARP)
 		tensor_alloc(&memory, MOE_FP4_SM100_COLUMNS);
 	if (threadIdx.x < 2)
 		tensor_barrier(&done[threadIdx.x]);
 	tensor_sync();
-	for (int64_t b = 0; b < p.lds; b++) {
-		if (b >= 2)
-			moe_fp4_sm100_wait(done, b - 2);
-		moe_fp4_sm100_fill(a, p, b, stage[b % 2]);
-		tensor_publish();
-		tensor_sync();
-		if (threadIdx.x == 0)
-			moe_fp4_sm100_start(stage[b % 2], memory, memory + MOE_FP4_SM100_SCALES(b % 2), b == 0,
-					    &done[b % 2]);
+	UNROLL
+	for (int i = 0; i < MOE_FP4_SM100_AHEAD; i++)
+		moe_fp4_sm100_load(p, act, i, ahead[i]);
+	for (int64_t first = 0; first < p.lds; first += MOE_FP4_SM100_AHEAD) {
+		UNROLL
+		for (int i = 0; i < MOE_FP4_SM100_AHEAD; i++) {
+			int64_t b = first + i;
+
+			if (b >= p.lds)
+				break;
+			if (b >= 2)
+				moe_fp4_sm100_wait(done, b - 2);
+			moe_fp4_sm100_put(ahead[i], stage[i % 2]);
+			moe_fp4_sm100_load(p, act, b + MOE_FP4_SM100_AHEAD, ahead[i]);
+			tensor_publish();
+			tensor_sync();
+			if (threadIdx.x == 0)
+				moe_fp4_sm100_start(stage[i % 2], memory, memory + MOE_FP4_SM100_SCALES(i % 2), b == 0,
+						    &done[i % 2]);
+		}
 	}
 	for (int64_t b = p.lds > 1 ? p.lds - 2 : 0; b < p.lds; b++) /* both barriers are shared memory till then */
 		moe_fp4_sm100_wait(done, b);

@@ -163,6 +163,7 @@ static __device__ __forceinline__ void tensor_mma(uint32_t d, uint64_t a, uint64
 /* A warp: 16 columns of its 32 lanes, which are those of warp % 4: lane l gets at's lane + l. */
 static __device__ __forceinline__ void tensor_load(float (&v)[16], uint32_t at)
 {
+	__syncwarp(); /* its lanes may have waited for different times */
 	TENSOR_ASM("tcgen05.ld.sync.aligned.32x32b.x16.b32 "
 		   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, [%16];"
 		   : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]), "=f"(v[4]), "=f"(v[5]), "=f"(v[6]), "=f"(v[7]),
