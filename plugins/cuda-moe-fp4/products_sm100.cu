@@ -9,8 +9,8 @@
  * activations are few, reading the matrix is what takes time. At the end the sums are read from tensor memory.
  *
  * The order of one output element is the hardware's: products of 32 columns in rising order, each added to a sum in
- * fp32. An activation alone has the same bits as one among 32, since its column of the product is its own; so that
- * this is the kernel for one token, too, although 31 columns are zero then.
+ * fp32. An activation alone has the same bits as one among 32 if, as doc/gpus.md takes it, a column of a product does
+ * not depend on others; so that this is the kernel for one token, too, although 31 columns are zero then.
  *
  * Scales of activations are powers of two from 2^-22 to 2^120 (act.cuh: of 1e-4 / 448 to the largest float / 448), so
  * that a float's exponent is the e8m0 code. An infinite one becomes e8m0's NaN, as do the products of its block
@@ -50,43 +50,58 @@ struct moe_fp4_brought {
 
 static_assert(MOE_FP4_SM100_TILE * MOE_FP4_SM100_CORES == MOE_FP4_SM100_THREADS, "16 columns of one for each thread");
 
-/* That activation's codes and scales, from the first block on; null: there is none. */
-struct moe_fp4_sm100_act { const uint4 *codes; const float *scale; };
-
-__device__ static moe_fp4_sm100_act moe_fp4_sm100_act_of(const struct moe_product_args &a, const struct product &p)
-{
-	int t = threadIdx.x / MOE_FP4_SM100_CORES, core = threadIdx.x % MOE_FP4_SM100_CORES;
-
-	if (t >= p.n)
-		return { nullptr, nullptr };
-	return { reinterpret_cast<const uint4 *>(moe_codes(a, p, t)) + core, p.scale + product_from(p, t) * p.lds };
-}
-
 __device__ static int moe_fp4_sm100_row(int part)
 {
 	return (threadIdx.x + part * MOE_FP4_SM100_THREADS) / MOE_FP4_SM100_STEPS;
 }
 
-/* Zero from the last column on. */
-__device__ static void moe_fp4_sm100_load(const struct product &p, const moe_fp4_sm100_act &act, int64_t block,
-					  moe_fp4_brought &c)
+/* Where that lies, from the first column on. Asked once: what fences surround is read from memory again each time. */
+struct moe_fp4_source {
+	const uint8_t *codes[MOE_FP4_SM100_PARTS], *scale[MOE_FP4_SM100_PARTS];
+	const uint4 *act;       /* null: there is no such activation */
+	const float *act_scale;
+	int64_t cols, n_block;
+};
+
+__device__ static moe_fp4_source moe_fp4_sm100_source(const struct moe_product_args &a, const struct product &p)
 {
-	int64_t k = block * MOE_FP4_BLOCK + threadIdx.x % MOE_FP4_SM100_STEPS * TENSOR_COLS, left = p.w->cols - k;
 	const uint8_t *data = static_cast<const uint8_t *>(p.w->data);
 	const uint8_t *scale = static_cast<const uint8_t *>(p.w->scale);
+	int step = threadIdx.x % MOE_FP4_SM100_STEPS;
+	int t = threadIdx.x / MOE_FP4_SM100_CORES, core = threadIdx.x % MOE_FP4_SM100_CORES;
+	moe_fp4_source from = {};
 
+	from.cols = p.w->cols;
+	from.n_block = p.lds;
 	UNROLL
 	for (int i = 0; i < MOE_FP4_SM100_PARTS; i++) {
 		int64_t row = min(p.row + moe_fp4_sm100_row(i), p.row_end - 1);
 
-		words_load(data + row * ((p.w->cols + 1) / 2) + k / 2, left > 0 ? (left + 1) / 2 : 0, c.word[i]);
-		c.scale[i] = left > 0 ? scale[row * ((p.w->cols + 31) / 32) + k / 32] : MOE_FP4_SM100_ONE;
+		from.codes[i] = data + row * ((from.cols + 1) / 2) + step * (TENSOR_COLS / 2);
+		from.scale[i] = scale + row * ((from.cols + 31) / 32) + step;
+	}
+	if (t < p.n) {
+		from.act = reinterpret_cast<const uint4 *>(moe_codes(a, p, t)) + core;
+		from.act_scale = p.scale + product_from(p, t) * p.lds;
+	}
+	return from;
+}
+
+/* Zero from the last column on. */
+__device__ static void moe_fp4_sm100_load(const moe_fp4_source &from, int64_t block, moe_fp4_brought &c)
+{
+	int64_t left = from.cols - block * MOE_FP4_BLOCK - threadIdx.x % MOE_FP4_SM100_STEPS * TENSOR_COLS;
+
+	UNROLL
+	for (int i = 0; i < MOE_FP4_SM100_PARTS; i++) {
+		words_load(from.codes[i] + block * (MOE_FP4_BLOCK / 2), left > 0 ? (left + 1) / 2 : 0, c.word[i]);
+		c.scale[i] = left > 0 ? from.scale[i][block * MOE_FP4_SM100_STEPS] : MOE_FP4_SM100_ONE;
 	}
 	c.act = make_uint4(0, 0, 0, 0);
 	c.act_scale = MOE_FP4_SM100_ONE;
-	if (act.codes && block < p.lds) {
-		c.act = act.codes[block * MOE_FP4_SM100_CORES];
-		c.act_scale = dsv4_f32_bits(act.scale[block]) >> 23 & 255;
+	if (from.act && block < from.n_block) {
+		c.act = from.act[block * MOE_FP4_SM100_CORES];
+		c.act_scale = dsv4_f32_bits(from.act_scale[block]) >> 23 & 255;
 	}
 }
 
@@ -153,11 +168,11 @@ KERNEL(cuda_moe_fp4_products_sm100, struct moe_product_args, MOE_FP4_SM100_THREA
 	__shared__ uint32_t memory;
 	struct product p = moe_product(a, MOE_FP4_SM100_ROWS / PRODUCT_WARPS);
 	struct moe_fp4_brought ahead[MOE_FP4_SM100_AHEAD];
-	struct moe_fp4_sm100_act act;
+	struct moe_fp4_source from;
 
 	if (p.n == 0)
 		return;
-	act = moe_fp4_sm100_act_of(a, p);
+	from = moe_fp4_sm100_source(a, p);
 	if (threadIdx.x < WARP)
 		tensor_alloc(&memory, MOE_FP4_SM100_COLUMNS);
 	if (threadIdx.x < 2)
@@ -165,7 +180,7 @@ KERNEL(cuda_moe_fp4_products_sm100, struct moe_product_args, MOE_FP4_SM100_THREA
 	tensor_sync();
 	UNROLL
 	for (int i = 0; i < MOE_FP4_SM100_AHEAD; i++)
-		moe_fp4_sm100_load(p, act, i, ahead[i]);
+		moe_fp4_sm100_load(from, i, ahead[i]);
 	for (int64_t first = 0; first < p.lds; first += MOE_FP4_SM100_AHEAD) {
 		UNROLL
 		for (int i = 0; i < MOE_FP4_SM100_AHEAD; i++) {
@@ -176,8 +191,8 @@ KERNEL(cuda_moe_fp4_products_sm100, struct moe_product_args, MOE_FP4_SM100_THREA
 			if (b >= 2)
 				moe_fp4_sm100_wait(done, b - 2);
 			moe_fp4_sm100_put(ahead[i], stage[i % 2]);
-			moe_fp4_sm100_load(p, act, b + MOE_FP4_SM100_AHEAD, ahead[i]);
-			tensor_publish();
+			tensor_publish(); /* may wait for what was asked for before it */
+			moe_fp4_sm100_load(from, b + MOE_FP4_SM100_AHEAD, ahead[i]);
 			tensor_sync();
 			if (threadIdx.x == 0)
 				moe_fp4_sm100_start(stage[i % 2], memory, memory + MOE_FP4_SM100_SCALES(i % 2), b == 0,
