@@ -22,6 +22,9 @@ enum case_experts_packed { CASE_EXPERTS_NATIVE, CASE_EXPERTS_ALL, CASE_EXPERTS_S
  * first; none. */
 enum case_experts_here { CASE_EXPERTS_HERE, CASE_EXPERTS_UPPER, CASE_EXPERTS_LOWER, CASE_EXPERTS_NONE };
 
+/* Of the first expert's w2: as random as others, the least there are, or one NaN. */
+enum case_experts_scales { CASE_EXPERTS_PLAIN, CASE_EXPERTS_SMALL, CASE_EXPERTS_NAN };
+
 /* n_expert 0: the shape's experts, dim and k; inter is the shape's but no more than given. k -1: all. shared_fmt: of
  * the shared experts, which need not be the routed ones'; DSV4_N_WFMT: theirs. */
 static const struct case_experts_row {
@@ -34,53 +37,58 @@ static const struct case_experts_row {
 	bool quick;
 	enum case_values values;
 	enum case_experts_here here;
+	enum case_experts_scales scales;
 } case_experts_table[] = {
 #define SAME DSV4_N_WFMT
 	/* a model's */
-	{ 0, 0, 64, 0, 1, 0, 1, DSV4_W_FP8, true, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 0, 0, 128, 0, 3, 0, 1, SAME, false, false, 10, 1.5f, false, CASE_PLAIN, 0 },
-	{ 0, 0, 160, 0, 8, CASE_EXPERTS_FIRST, 1, DSV4_W_BF16, true, false, 10, 1, false, CASE_PLAIN, 0 },
-	{ 0, 0, 96, 0, 20, CASE_EXPERTS_TURNS, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN, 0 },
+	{ 0, 0, 64, 0, 1, 0, 1, DSV4_W_FP8, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 0, 0, 128, 0, 3, 0, 1, SAME, false, false, 10, 1.5f, false, CASE_PLAIN, 0, 0 },
+	{ 0, 0, 160, 0, 8, CASE_EXPERTS_FIRST, 1, DSV4_W_BF16, true, false, 10, 1, false, CASE_PLAIN, 0, 0 },
+	{ 0, 0, 96, 0, 20, CASE_EXPERTS_TURNS, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN, 0, 0 },
 	/* sizes of none */
-	{ 1, 1, 1, 1, 1, 0, 0, SAME, true, false, 0, 1, true, CASE_PLAIN, 0 },
-	{ 3, 7, 5, 1, 4, CASE_EXPERTS_LAST, 0, SAME, false, false, 0, 1, true, CASE_PLAIN, 0 },
-	{ 5, 33, 17, 2, 7, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1.5f, true, CASE_PLAIN, 0 },
-	{ 4, 130, 65, 3, 5, 0, 2, DSV4_W_F32, false, true, 10, 0.5f, true, CASE_PLAIN, 0 },
-	{ 4, 64, 130, -1, 6, 0, 1, DSV4_W_FP8, true, true, 0, 2.5f, true, CASE_PLAIN, 0 },
-	{ 9, 129, 31, 4, 33, 0, 2, DSV4_W_FP4, true, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 6, 48, 96, 2, 130, CASE_EXPERTS_FIRST, 1, DSV4_W_NVFP4, false, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 4, 40, 48, 2, 16, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 3, 48, 33, 1, 32, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 3, 32, 16, 1, 64, CASE_EXPERTS_FIRST, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 3, 24, 16, 1, CASE_N_TOK_ANY, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 5, 16, 16, 2, CASE_N_TOK_ANY, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 40, 32, 24, 6, 3, CASE_EXPERTS_LAST, 0, SAME, true, false, 10, 1.5f, true, CASE_PLAIN, 0 },
-	{ 4, 64, 32, 2, 0, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0 },
-	{ 4, 255, 257, 2, 9, 0, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN, 0 },
+	{ 1, 1, 1, 1, 1, 0, 0, SAME, true, false, 0, 1, true, CASE_PLAIN, 0, 0 },
+	{ 3, 7, 5, 1, 4, CASE_EXPERTS_LAST, 0, SAME, false, false, 0, 1, true, CASE_PLAIN, 0, 0 },
+	{ 5, 33, 17, 2, 7, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1.5f, true, CASE_PLAIN, 0, 0 },
+	{ 4, 130, 65, 3, 5, 0, 2, DSV4_W_F32, false, true, 10, 0.5f, true, CASE_PLAIN, 0, 0 },
+	{ 4, 64, 130, -1, 6, 0, 1, DSV4_W_FP8, true, true, 0, 2.5f, true, CASE_PLAIN, 0, 0 },
+	{ 9, 129, 31, 4, 33, 0, 2, DSV4_W_FP4, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 6, 48, 96, 2, 130, CASE_EXPERTS_FIRST, 1, DSV4_W_NVFP4, false, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 4, 40, 48, 2, 16, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 3, 48, 33, 1, 32, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 3, 32, 16, 1, 64, CASE_EXPERTS_FIRST, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 3, 24, 16, 1, CASE_N_TOK_ANY, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 5, 16, 16, 2, CASE_N_TOK_ANY, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 40, 32, 24, 6, 3, CASE_EXPERTS_LAST, 0, SAME, true, false, 10, 1.5f, true, CASE_PLAIN, 0, 0 },
+	{ 4, 64, 32, 2, 0, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
+	{ 4, 255, 257, 2, 9, 0, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN, 0, 0 },
 	/* a limit that most gates and all but small ups reach; an output that is not scaled, or all away */
-	{ 5, 40, 48, 2, 6, 0, 1, SAME, false, false, 0.3f, 1, true, CASE_PLAIN, 0 },
-	{ 5, 40, 48, 2, 6, 0, 2, SAME, true, false, 0.3f, 0, true, CASE_PLAIN, 0 },
+	{ 5, 40, 48, 2, 6, 0, 1, SAME, false, false, 0.3f, 1, true, CASE_PLAIN, 0, 0 },
+	{ 5, 40, 48, 2, 6, 0, 2, SAME, true, false, 0.3f, 0, true, CASE_PLAIN, 0, 0 },
 	/* values */
-	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1.5f, true, CASE_ZERO, 0 },
-	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1.5f, true, CASE_SIGNED_ZERO, 0 },
-	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1, true, CASE_DENORMAL, 0 },
-	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1, true, CASE_DENORMAL, 0 },
-	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1, true, CASE_LARGE, 0 },
-	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1, true, CASE_LARGE, 0 },
-	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 10, 1.5f, true, CASE_MIXED, 0 },
-	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 0, 1, true, CASE_HUGE, 0 },
-	{ 5, 140, 48, 2, 5, 0, 0, SAME, false, false, 10, 1, true, CASE_NAN, 0 },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1.5f, true, CASE_ZERO, 0, 0 },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1.5f, true, CASE_SIGNED_ZERO, 0, 0 },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1, true, CASE_DENORMAL, 0, 0 },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1, true, CASE_DENORMAL, 0, 0 },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 0, 1, true, CASE_LARGE, 0, 0 },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1, true, CASE_LARGE, 0, 0 },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, false, false, 10, 1.5f, true, CASE_MIXED, 0, 0 },
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 0, 1, true, CASE_HUGE, 0, 0 },
+	{ 5, 140, 48, 2, 5, 0, 0, SAME, false, false, 10, 1, true, CASE_NAN, 0, 0 },
+	/* scales of weights */
+	{ 5, 140, 48, 2, 5, 0, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, CASE_EXPERTS_SMALL },
+	{ 5, 140, 48, 2, 5, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, CASE_EXPERTS_NAN },
+	{ 5, 48, 140, 2, 9, CASE_EXPERTS_TURNS, 0, SAME, false, false, 10, 1, true, CASE_PLAIN, 0, CASE_EXPERTS_NAN },
 	/* experts that are not here, so that some tokens have none at all */
-	{ 8, 130, 65, 2, 9, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1.5f, true, CASE_PLAIN, CASE_EXPERTS_UPPER },
-	{ 8, 130, 65, 2, 9, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1.5f, true, CASE_PLAIN, CASE_EXPERTS_LOWER },
-	{ 7, 48, 40, 3, 40, 0, 2, DSV4_W_FP8, true, false, 10, 1, true, CASE_PLAIN, CASE_EXPERTS_LOWER },
-	{ 40, 40, 24, 6, CASE_N_TOK_ANY, 0, 0, SAME, true, false, 10, 1, true, CASE_PLAIN, CASE_EXPERTS_UPPER },
-	{ 7, 48, 40, 2, 6, CASE_EXPERTS_FIRST, 2, SAME, false, false, 10, 0.5f, true, CASE_PLAIN, CASE_EXPERTS_UPPER },
-	{ 5, 40, 48, 2, 6, 0, 1, DSV4_W_FP8, true, false, 10, 1, true, CASE_PLAIN, CASE_EXPERTS_NONE },
-	{ 9, 33, 17, 3, 70, CASE_EXPERTS_TURNS, 2, SAME, false, false, 10, 1, false, CASE_MIXED, CASE_EXPERTS_LOWER },
-	{ 0, 0, 64, 0, 8, 0, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN, CASE_EXPERTS_UPPER },
+	{ 8, 130, 65, 2, 9, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1.5f, true, CASE_PLAIN, CASE_EXPERTS_UPPER, 0 },
+	{ 8, 130, 65, 2, 9, CASE_EXPERTS_TURNS, 1, SAME, true, false, 10, 1.5f, true, CASE_PLAIN, CASE_EXPERTS_LOWER, 0 },
+	{ 7, 48, 40, 3, 40, 0, 2, DSV4_W_FP8, true, false, 10, 1, true, CASE_PLAIN, CASE_EXPERTS_LOWER, 0 },
+	{ 40, 40, 24, 6, CASE_N_TOK_ANY, 0, 0, SAME, true, false, 10, 1, true, CASE_PLAIN, CASE_EXPERTS_UPPER, 0 },
+	{ 7, 48, 40, 2, 6, CASE_EXPERTS_FIRST, 2, SAME, false, false, 10, 0.5f, true, CASE_PLAIN, CASE_EXPERTS_UPPER, 0 },
+	{ 5, 40, 48, 2, 6, 0, 1, DSV4_W_FP8, true, false, 10, 1, true, CASE_PLAIN, CASE_EXPERTS_NONE, 0 },
+	{ 9, 33, 17, 3, 70, CASE_EXPERTS_TURNS, 2, SAME, false, false, 10, 1, false, CASE_MIXED, CASE_EXPERTS_LOWER, 0 },
+	{ 0, 0, 64, 0, 8, 0, 1, DSV4_W_FP8, true, false, 10, 1, false, CASE_PLAIN, CASE_EXPERTS_UPPER, 0 },
 	/* several blocks of 128 rows, and more of columns than a kernel has stages of memory for, some twice */
-	{ 3, 700, 40, 2, 5, 0, 0, SAME, true, false, 10, 1, true, CASE_PLAIN, 0 },
+	{ 3, 700, 40, 2, 5, 0, 0, SAME, true, false, 10, 1, true, CASE_PLAIN, 0, 0 },
 #undef SAME
 };
 
@@ -163,6 +171,16 @@ static void case_experts_leave(struct check_case *c, enum case_experts_here here
 			shared[i].w1.data = NULL;
 }
 
+static void case_experts_scale(const struct check_case *c, enum case_experts_scales scales)
+{
+	const struct dsv4_weight *w = &c->args.moe_experts.expert[0].w2;
+
+	if (scales == CASE_EXPERTS_SMALL && w->scale)
+		case_matrix_small(w);
+	else if (scales == CASE_EXPERTS_NAN)
+		case_matrix_nan(w);
+}
+
 static bool case_experts_native(union case_args *u)
 {
 	bool was = u->moe_experts.packed;
@@ -207,6 +225,7 @@ static bool case_experts_wanted(const struct case_spec *s, const struct case_exp
 {
 	return case_wanted(s, r->n_expert != 0, r->quick, r->values) &&
 	       (s->abi_minor >= 3 || r->here == CASE_EXPERTS_HERE) &&
+	       (s->numerics != DSV4_LOSSY || r->scales == CASE_EXPERTS_PLAIN) &&
 	       (s->phase != DSV4_DECODE || r->n_tok <= CASE_MAX_DECODE) &&
 	       (!r->f32_scale || s->wfmt == DSV4_W_FP8);
 }
@@ -214,6 +233,7 @@ static bool case_experts_wanted(const struct case_spec *s, const struct case_exp
 static int case_experts_make(struct check_case *c, const struct case_spec *s, int i)
 {
 	static const char *const here[] = { "", ", upper half here", ", lower half here", ", none here" };
+	static const char *const scales[] = { "", ", least scales", ", a NaN" };
 	const struct case_experts_row *r = &case_experts_table[i];
 	/* of four rows one has none, one all: what kind a row is otherwise does not matter to that */
 	enum case_experts_packed packed = i % 4 < 2 ? CASE_EXPERTS_SOME : i % 4 == 2 ? CASE_EXPERTS_ALL : CASE_EXPERTS_NATIVE;
@@ -238,12 +258,14 @@ static int case_experts_make(struct check_case *c, const struct case_spec *s, in
 	c->step = r->act ? case_step(DSV4_ROUND_FP8) : 0;
 	a->expert = case_experts_array(c, s->wfmt, r->f32_scale, a->n_expert, CASE_EXPERTS_DISTINCT);
 	a->shared = case_experts_array(c, shared, r->f32_scale, a->n_shared, a->n_shared);
+	if (!c->rc)
+		case_experts_scale(c, r->scales);
 	case_experts_pack(c, packed, CASE_EXPERTS_DISTINCT);
 	case_experts_leave(c, r->here);
 	case_experts_tokens(c, r->who, r->values);
-	case_name(c, "%d tok, %d of %d experts%s, %d shared, %d x %d, act %s%s%s, limit %g, %s", a->n_tok, a->k,
+	case_name(c, "%d tok, %d of %d experts%s, %d shared, %d x %d, act %s%s%s%s, limit %g, %s", a->n_tok, a->k,
 		a->n_expert, here[r->here], a->n_shared, a->dim, a->inter, r->act ? "fp8" : "none",
-		r->f32_scale ? ", f32 scales" : "",
+		r->f32_scale ? ", f32 scales" : "", scales[r->scales],
 		a->packed ? packed == CASE_EXPERTS_ALL ? ", repacked" : ", some repacked" : "", (double)a->limit,
 		case_values_name(r->values));
 	return c->rc;

@@ -2,8 +2,8 @@
  * cuda_moe_fp4.c - cuda-moe-fp4: routed experts with FP4 weights, by tensor cores where activations are rounded; shared
  * ones of any format in fp32. Threads: the engine's calls. Locks: none.
  *
- * Which tensor cores multiply FP4 themselves goes by the GPU's `sm`, exactly: that code is for one architecture alone, later
- * ones run the PTX, which has it not. */
+ * Which tensor cores multiply FP4 themselves goes by the GPU's `sm`, exactly: that code is for one architecture alone,
+ * later ones run the PTX, which has it not. */
 #include "plugins/cuda-moe-fp4/moe_fp4.h"
 #include "plugins/cuda/moe_run.h"
 
@@ -89,7 +89,8 @@ static const struct moe_fp4_way *moe_fp4_way(const struct dsv4_host *host)
 		  "FP4 weights go into sm_100a's tensor cores as they are" },
 		{ 120, { .codes = 1, .tile = moe_fp4_tile, .product = moe_fp4_sm120 },
 		  "FP4 weights go into sm_120a's tensor cores as they are" },
-		{ 0, { .tile = moe_fp4_tile, .product = moe_fp4_decoded }, "FP4 weights are decoded to bf16 for the tensor cores" },
+		{ 0, { .tile = moe_fp4_tile, .product = moe_fp4_decoded },
+		  "FP4 weights are decoded to bf16 for the tensor cores" },
 	};
 	const struct moe_fp4_way *w = ways;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cuda_moe_fp4.cu - products of routed experts with FP4 weights by tensor cores, for activations rounded to FP8: by bf16 here,
- * on any GPU; by FP4 itself where there is a file for that.
+ * cuda_moe_fp4.cu - products of routed experts with FP4 weights by tensor cores, for activations rounded to FP8: by bf16
+ * here, on any GPU; by FP4 itself where there is a file for it.
  *
  * e2m1 values times their power-of-two scales are bf16 values (up to scales of 2^125), and so are e4m3 values: the
  * products are bf16's and exact, the sums fp32. The order of one output element: its blocks of 128 columns, which share an

@@ -10,9 +10,9 @@
  *
  * An e2m1 among these has a byte of its own, in whose bits 2 to 5 it lies; the others are zero.
  *
- * Block-scaled products (PTX ISA, "Block Scaling for mma.sync"; as CUTLASS's SM120 traits have it) multiply each row of a and
- * each column of b by a power of two, an e8m0. Every lane gives a register for a and one for b, of which few are read: `byte`
- * of them, 0 to 3, from
+ * Block-scaled products (PTX ISA, "Block Scaling for mma.sync"; so do CUTLASS's SM120 traits) multiply each row of a and
+ * each column of b by a power of two, an e8m0. Every lane gives a register for a and one for b, of which few are read:
+ * `byte` of them, 0 to 3, from
  *     a: lane 4 g + 2 pair for row g, lane 4 g + 2 pair + 1 for row g + 8; pair is 0 or 1
  *     b: lane 4 g + pair for column g; pair is 0 to 3
  * so that the lanes of a warp hold the scales of 4 steps and, of a, of two tiles. byte and pair are alike in all lanes. */
@@ -49,8 +49,8 @@ static inline void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_
 	cusim_matrix(CUSIM_MMA_E4M3, d, a, b, line);
 }
 
-static inline void mma_e2m1_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const mma_scale &sa,
-				 const mma_scale &sb, int line = __builtin_LINE())
+static inline void mma_e2m1_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+				 const mma_scale &sa, const mma_scale &sb, int line = __builtin_LINE())
 {
 	const struct cusim_scale scale[2] = { { sa.data, sa.byte, sa.pair }, { sb.data, sb.byte, sb.pair } };
 

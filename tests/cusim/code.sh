@@ -1,6 +1,7 @@
 #!/bin/sh
 # code.sh: what nvcc made of every plugin for GPUs has the architectures it shall have, and spills no register: as ptxas said,
-# and as cuobjdump says where there is one ($CUOBJDUMP, in PATH, or where bootstrap puts it).
+# and as cuobjdump says where there is one ($CUOBJDUMP, in PATH, or where bootstrap puts it); and that kernels which are
+# there for one instruction have it, where nvdisasm is beside it or in PATH.
 set -eu
 build=${top_builddir:-build}
 
@@ -63,6 +64,13 @@ dumped() { # FATBIN NAME RESOURCES
 	[ "$found" = "$told" ] || fail "$2: cuobjdump finds $found kernels without memory of their own, ptxas told of $told"
 }
 
+instructions() { # FATBIN ARCHITECTURE KERNEL INSTRUCTION
+	n=$("$cuobjdump" -sass -arch "$2" "$1" 2>&1 |
+		awk -v kernel="$3" '/Function : / { in_it = $3 == kernel } in_it' | grep -cF " $4 ") || true
+	[ "$n" -gt 0 ] || fail "$3 has no $4 in its code for $2"
+	echo "$3: $n $4 for $2"
+}
+
 checked=0
 for fatbin in "$build"/plugins/*/*.fatbin; do
 	checked=$((checked + 1))
@@ -81,4 +89,9 @@ $spills"
 	echo "$name: $(grep -c 'Compiling entry function' "$said") kernels"
 done
 [ "$checked" -gt 0 ] || fail 'no code for GPUs'
+if [ -n "$cuobjdump" ] && PATH=$(dirname "$cuobjdump"):$PATH && command -v nvdisasm >/dev/null; then
+	moe=$build/plugins/cuda-moe-fp4/cuda_moe_fp4.fatbin
+	instructions "$moe" sm_90a cuda_moe_fp4_products HMMA.16816.F32.BF16
+	instructions "$moe" sm_120a cuda_moe_fp4_products_sm120 QMMA.SF.16832.F32.E2M1.E4M3.E8
+fi
 exit $failed

@@ -178,7 +178,8 @@ void cusim_matrix(int op, float *d, const uint32_t *a, const uint32_t *b, int li
 	cusim_block_meet(op, ~0u, line);
 }
 
-void cusim_matrix_scaled(int op, float *d, const uint32_t *a, const uint32_t *b, const struct cusim_scale scale[2], int line)
+void cusim_matrix_scaled(int op, float *d, const uint32_t *a, const uint32_t *b, const struct cusim_scale scale[2],
+			 int line)
 {
 	cusim_lanes[cusim_now.thread].scale = scale;
 	cusim_matrix(op, d, a, b, line);

@@ -52,7 +52,8 @@ uint64_t cusim_warp(int op, uint32_t mask, uint64_t value, int arg, int width, i
 void cusim_matrix(int op, float *d, const uint32_t *a, const uint32_t *b, int line);
 /* Block-scaled: a lane's register of scales, and which of its bytes, of which lanes, count. */
 struct cusim_scale { uint32_t data, byte, pair; };
-void cusim_matrix_scaled(int op, float *d, const uint32_t *a, const uint32_t *b, const struct cusim_scale scale[2], int line);
+void cusim_matrix_scaled(int op, float *d, const uint32_t *a, const uint32_t *b, const struct cusim_scale scale[2],
+			 int line);
 void cusim_ldmatrix(uint32_t *r, const void *row, int n, int transposed, int line);
 void *cusim_dynamic_shared(void);
 /* memcpy, memset. */

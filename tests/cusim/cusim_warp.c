@@ -201,7 +201,8 @@ static void cusim_warp_mma_scaled(struct cusim_lane *warp, const struct cusim_mm
 	double a[16], b[8];
 
 	if (wrong) {
-		cusim_report(NULL, 1000 + warp[0].line, "%s at line %d: %s", cusim_warp_name(warp[0].op), warp[0].line, wrong);
+		cusim_report(NULL, 1000 + warp[0].line, "%s at line %d: %s", cusim_warp_name(warp[0].op), warp[0].line,
+			     wrong);
 		cusim_block_abandon();
 	}
 	for (int i = 0; i < 16; i++)

@@ -108,6 +108,28 @@ static void selftest_tensor(void)
 	}
 }
 
+static void selftest_scaled(void)
+{
+	const struct selftest_row scaled = { &right_mma_scaled, 1, 32, 0, "" };
+	char said[4096];
+
+	selftest_launch(&scaled, said, sizeof said);
+	for (unsigned i = 0; i < 16 * 8; i++) {
+		double sum = 0;
+
+		for (unsigned k = 0; k < 32; k++)
+			sum += (double)dsv4_e2m1_to_f32((uint8_t)selftest_a(i / 8, k)) *
+			       (double)dsv4_e4m3_to_f32((uint8_t)selftest_b(k, i % 8));
+		sum *= (double)dsv4_e8m0_to_f32((uint8_t)selftest_scale(i / 8)) *
+		       (double)dsv4_e8m0_to_f32((uint8_t)selftest_scale(16 + i % 8));
+		if (args.out[i] != (float)(sum + 0.5))
+			selftest_values(&scaled, "a scaled product", args.out[i], (float)(sum + 0.5));
+	}
+	for (int i = 0; i < 32; i++)
+		if (args.out[128 + i] != 0)
+			selftest_values(&scaled, "what scales elsewhere changed", args.out[128 + i], 0);
+}
+
 static void selftest_results(void)
 {
 	const struct selftest_row shuffle = { &right_shuffle, 1, 64, 0, "" }, mma = { &right_mma, 1, 32, 0, "" };
@@ -168,6 +190,7 @@ int main(void)
 	}
 	selftest_results();
 	selftest_tensor();
+	selftest_scaled();
 	selftest_others();
 	return failed;
 }

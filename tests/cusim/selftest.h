@@ -12,6 +12,11 @@ struct selftest_args {
 	int n;
 };
 
+/* Operands of a block-scaled product, as codes: a [16][32] e2m1, b [32][8] e4m3, scales of rows and columns e8m0. */
+static inline unsigned selftest_a(unsigned r, unsigned k) { return (r * 5 + k * 3) % 16; }
+static inline unsigned selftest_b(unsigned k, unsigned c) { return (k * 29 + c * 13) % 120 + k % 2 * 128; }
+static inline unsigned selftest_scale(unsigned i) { return 120 + i * 3 % 17; } /* columns come after the 16 rows */
+
 /* OP(kernel, blocks, threads, dynamic shared bytes, what its one line says, or "") */
 #define SELFTESTS(OP) \
 	OP(right_copy, 8, 64, 0, "") \
@@ -23,6 +28,7 @@ struct selftest_args {
 	OP(right_bound, 2, 64, 0, "") \
 	OP(right_async, 2, 64, 0, "") \
 	OP(right_mma, 1, 32, 0, "") \
+	OP(right_mma_scaled, 1, 32, 0, "") \
 	OP(right_codes, 1, 256, 0, "") \
 	OP(global_read_beyond, 1, 64, 0, "thread 63: reads 4 bytes, 0 beyond the 2048 at 0x") \
 	OP(global_write_beyond, 1, 64, 0, "block 0 thread 3: writes 4 bytes, 0 beyond the 2048 at 0x") \
@@ -41,6 +47,9 @@ struct selftest_args {
 	OP(two_barriers, 1, 64, 0, "divergent barrier: __syncthreads at line") \
 	OP(shuffle_not_all, 1, 64, 0, "__shfl_xor_sync at line") \
 	OP(async_no_wait, 1, 64, 0, "reads what nobody wrote, at 4 of the 256 of shared part") \
+	OP(mma_scaled_nowhere, 1, 32, 0, ": no such byte or lane of scales") \
+	OP(mma_scaled_disagrees, 1, 32, 0, ": lanes that do not agree where scales are") \
+	OP(mma_scaled_beside, 1, 32, 0, ": bits beside an e2m1") \
 	SELFTESTS_TENSOR(OP)
 
 /* Of selftest_tensor.cu. */

@@ -266,6 +266,80 @@ KERNEL(right_mma, struct selftest_args, 32)
 		a.out[(g + r / 2 * 8) * 8 + 2 * t + r % 2] = d[r];
 }
 
+/* This lane's fragments of selftest.h's operands. */
+static void scaled_operands(uint32_t (&a)[4], uint32_t (&b)[2])
+{
+	unsigned g = threadIdx.x / 4, t = threadIdx.x % 4;
+
+	for (unsigned r = 0; r < 4; r++)
+		for (unsigned i = 0; i < 4; i++) {
+			unsigned k = 4 * t + i + r / 2 * 16;
+
+			a[r] = (i ? a[r] : 0) | selftest_a(g + r % 2 * 8, k) << (8 * i + 2);
+			if (r < 2)
+				b[r] = (i ? b[r] : 0) | selftest_b(4 * t + i + r * 16, g) << 8 * i;
+		}
+}
+
+/* This lane's register of scales: NaN but for the byte that is read, in the lanes where it is. */
+static mma_scale scaled_by(int which, unsigned byte, unsigned pair)
+{
+	unsigned g = threadIdx.x / 4, t = threadIdx.x % 4, i = which ? 16 + g : g + t % 2 * 8;
+	bool read = which ? t == pair : t / 2 == pair;
+
+	return { read ? ~(0xffu << 8 * byte) | selftest_scale(i) << 8 * byte : ~0u, (uint16_t)byte, (uint16_t)pair };
+}
+
+/* out [16][8] += a * b, wherever the scales are; out[128 + lane]: how often that was another. */
+KERNEL(right_mma_scaled, struct selftest_args, 32)
+{
+	unsigned g = threadIdx.x / 4, t = threadIdx.x % 4;
+	uint32_t fa[4], fb[2];
+	float d[4], wrong = 0;
+
+	scaled_operands(fa, fb);
+	for (unsigned i = 0; i < 32; i++) {
+		for (int r = 0; r < 4; r++)
+			d[r] = 0.5f;
+		mma_e2m1_e4m3(d, fa, fb, scaled_by(0, i % 4, i / 4 % 2), scaled_by(1, (i + 1) % 4, i / 8));
+		for (unsigned r = 0; r < 4; r++) {
+			float &to = a.out[(g + r / 2 * 8) * 8 + 2 * t + r % 2];
+
+			wrong += (float)(i > 0 && to != d[r]);
+			to = d[r];
+		}
+	}
+	a.out[128 + threadIdx.x] = wrong;
+}
+
+KERNEL(mma_scaled_nowhere, struct selftest_args, 32)
+{
+	uint32_t fa[4], fb[2];
+	float d[4] = { 0 };
+
+	scaled_operands(fa, fb);
+	mma_e2m1_e4m3(d, fa, fb, { ~0u, 0, 2 }, { ~0u, 0, 0 });
+}
+
+KERNEL(mma_scaled_disagrees, struct selftest_args, 32)
+{
+	uint32_t fa[4], fb[2];
+	float d[4] = { 0 };
+
+	scaled_operands(fa, fb);
+	mma_e2m1_e4m3(d, fa, fb, { ~0u, (uint16_t)(threadIdx.x / 31), 0 }, { ~0u, 0, 0 });
+}
+
+KERNEL(mma_scaled_beside, struct selftest_args, 32)
+{
+	uint32_t fa[4], fb[2];
+	float d[4] = { 0 };
+
+	scaled_operands(fa, fb);
+	fa[3] |= threadIdx.x == 9 ? 1u << 30 : 0;
+	mma_e2m1_e4m3(d, fa, fb, { 0, 0, 0 }, { 0, 0, 0 });
+}
+
 /* out[c]: how many of the ways that kernels decode e4m3 code c are not dsv4_numfmt.h's; out[256 + c]: the same of e2m1 code
  * c % 16 at each place, times 2^(c / 16 - 8). */
 KERNEL(right_codes, struct selftest_args, 256)
