@@ -17,7 +17,7 @@ struct gemm_act_args {
 	int64_t cols;        /* of a group */
 	const float *x;      /* [n_tok][ldx] */
 	int64_t ldx;
-	uint16_t *q;         /* [n_tok][n_group][blocks * 128] e4m3 values as bf16, zero after the last column */
+	void *q;             /* [n_tok][n_group][blocks * 128] e4m3 values as bf16, or codes; zero after the last column */
 	float *scale;        /* [n_tok][n_group][blocks] */
 };
 
@@ -25,7 +25,7 @@ struct gemm_act_args {
 struct gemm_args {
 	struct dsv4_weight w;
 	int32_t n_tok, n_group;
-	const uint16_t *q;
+	const void *q;
 	const float *scale;
 	float *y;            /* [n_tok][ldy] */
 	int64_t ldy;

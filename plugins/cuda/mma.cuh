@@ -49,13 +49,14 @@ static inline void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_
 	cusim_matrix(CUSIM_MMA_E4M3, d, a, b, line);
 }
 
-static inline void mma_e2m1_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-				 const mma_scale &sa, const mma_scale &sb, int line = __builtin_LINE())
-{
-	const struct cusim_scale scale[2] = { { sa.data, sa.byte, sa.pair }, { sb.data, sb.byte, sb.pair } };
-
-	cusim_matrix_scaled(CUSIM_MMA_E2M1_E4M3, d, a, b, scale, line);
-}
+#define MMA_SCALED(name, op, types) \
+	static inline void name(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const mma_scale &sa, \
+				const mma_scale &sb, int line = __builtin_LINE()) \
+	{ \
+		const struct cusim_scale scale[2] = { { sa.data, sa.byte, sa.pair }, { sb.data, sb.byte, sb.pair } }; \
+\
+		cusim_matrix_scaled(op, d, a, b, scale, line); \
+	}
 
 #define MMA_LOAD(name, n, transposed) \
 	static inline void name(uint32_t (&r)[n], const void *row, int line = __builtin_LINE()) \
@@ -92,20 +93,26 @@ static __device__ __forceinline__ void mma_e4m3(float (&d)[4], const uint32_t (&
 #endif
 }
 
-/* d [16][8] += a [16][32] * b [32][8], a of e2m1 and b of e4m3, block-scaled; sm_120a, and no later one by its PTX. */
-static __device__ __forceinline__ void mma_e2m1_e4m3(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-						     const mma_scale &sa, const mma_scale &sb)
-{
 #ifdef __CUDA_ARCH_FEAT_SM120_ALL
-	asm volatile("mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32.e2m1.e4m3.f32.ue8m0 "
-		     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%11, %12}, {%13}, {%14, %15};"
-		     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(sa.data), "h"(sa.byte),
-		       "h"(sa.pair), "r"(sb.data), "h"(sb.byte), "h"(sb.pair));
+#define MMA_SCALED(name, op, types) \
+	static __device__ __forceinline__ void name(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], \
+						    const mma_scale &sa, const mma_scale &sb) \
+	{ \
+		asm volatile("mma.sync.aligned.kind::mxf8f6f4.block_scale.scale_vec::1X.m16n8k32.row.col.f32." types ".f32.ue8m0 " \
+			     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, " \
+			     "{%10}, {%11, %12}, {%13}, {%14, %15};" \
+			     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) \
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(sa.data), \
+			       "h"(sa.byte), "h"(sa.pair), "r"(sb.data), "h"(sb.byte), "h"(sb.pair)); \
+	}
 #else
-	__trap();
+#define MMA_SCALED(name, op, types) \
+	static __device__ __forceinline__ void name(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2], \
+						    const mma_scale &, const mma_scale &) \
+	{ \
+		__trap(); \
+	}
 #endif
-}
 
 static __device__ __forceinline__ uint32_t mma_bf16_times(uint32_t a, uint32_t b)
 {
@@ -147,6 +154,11 @@ static __device__ __forceinline__ void mma_load_4_transposed(uint32_t (&r)[4], c
 }
 
 #endif
+
+/* d [16][8] += a [16][32] * b [32][8], block-scaled; sm_120a, and no later one by its PTX. */
+MMA_SCALED(mma_e2m1_e4m3, CUSIM_MMA_E2M1_E4M3, "e2m1.e4m3")
+MMA_SCALED(mma_e4m3_scaled, CUSIM_MMA_E4M3_SCALED, "e4m3.e4m3")
+#undef MMA_SCALED
 
 /* Four e4m3 codes as bf16, which holds each exactly: two registers of an operand. A code's fields go where a bf16 has
  * them, then comes the difference of the biases; codes below the normal ones are denormal bf16, which multiply as well. */

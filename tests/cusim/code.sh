@@ -90,8 +90,10 @@ $spills"
 done
 [ "$checked" -gt 0 ] || fail 'no code for GPUs'
 if [ -n "$cuobjdump" ] && PATH=$(dirname "$cuobjdump"):$PATH && command -v nvdisasm >/dev/null; then
-	moe=$build/plugins/cuda-moe-fp4/cuda_moe_fp4.fatbin
+	gemm=$build/plugins/cuda-gemm-fp8/cuda_gemm_fp8.fatbin moe=$build/plugins/cuda-moe-fp4/cuda_moe_fp4.fatbin
 	instructions "$moe" sm_90a cuda_moe_fp4_products HMMA.16816.F32.BF16
 	instructions "$moe" sm_120a cuda_moe_fp4_products_sm120 QMMA.SF.16832.F32.E2M1.E4M3.E8
+	instructions "$gemm" sm_120a cuda_gemm_fp8_few_sm120 QMMA.SF.16832.F32.E4M3.E4M3.E8
+	instructions "$gemm" sm_120a cuda_gemm_fp8_many_sm120 QMMA.SF.16832.F32.E4M3.E4M3.E8
 fi
 exit $failed

@@ -34,6 +34,7 @@ extern "C" {
 	OP(MMA_BF16, "mma.m16n8k16.bf16") \
 	OP(MMA_E4M3, "mma.m16n8k32.e4m3") \
 	OP(MMA_E2M1_E4M3, "mma.m16n8k32.block_scale.e2m1.e4m3") \
+	OP(MMA_E4M3_SCALED, "mma.m16n8k32.block_scale.e4m3.e4m3") \
 	OP(TENSOR_ALLOC, "tcgen05.alloc") \
 	OP(TENSOR_FREE, "tcgen05.dealloc") \
 	OP(TENSOR_LOAD, "tcgen05.ld") \

@@ -184,7 +184,7 @@ static const char *cusim_warp_scale_wrong(const struct cusim_lane *warp)
 			if (s[m].byte != first[m].byte || s[m].pair != first[m].pair)
 				return "lanes that do not agree where scales are";
 		for (int b = 0; b < 16; b++)
-			if (((const uint8_t *)warp[i].p[1])[b] & 0xc3)
+			if (warp[0].op == CUSIM_MMA_E2M1_E4M3 && ((const uint8_t *)warp[i].p[1])[b] & 0xc3)
 				return "bits beside an e2m1";
 	}
 	return NULL;
@@ -250,6 +250,9 @@ void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask)
 		return;
 	case CUSIM_MMA_E2M1_E4M3:
 		cusim_warp_mma_scaled(warp, &(struct cusim_mma){ 32, 4, cusim_warp_e2m1, cusim_warp_e4m3 });
+		return;
+	case CUSIM_MMA_E4M3_SCALED:
+		cusim_warp_mma_scaled(warp, &(struct cusim_mma){ 32, 4, cusim_warp_e4m3, cusim_warp_e4m3 });
 		return;
 	case CUSIM_TENSOR_ALLOC:
 	case CUSIM_TENSOR_FREE:

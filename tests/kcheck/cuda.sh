@@ -1,7 +1,7 @@
 #!/bin/sh
 # cuda.sh: every plugin for GPUs passes a quick check on the small shape, run by the simulator of tests/cusim, which finds
-# nothing wrong with its kernels either; with other values in every run. cuda-moe-fp4 does so on each architecture that has
-# products of its own, and says which.
+# nothing wrong with its kernels either; with other values in every run. Those that have products of their own for one
+# architecture do so there, and say whose they take.
 set -eu
 program=$top_builddir/kcheck
 . "$top_srcdir/tests/lib/want.sh"
@@ -30,16 +30,17 @@ for plugin in "$top_builddir"/plugins/cuda-*.so; do
 done
 [ "$checked" -ge 1 ] || { echo "no plugin was checked"; failed=1; }
 
-moe=$top_builddir/plugins/cuda-moe-fp4.so
-export CUSIM_SM=100
-passes "$moe" "into sm_100a's tensor cores"
-export CUSIM_SM=103
-passes "$moe" "decoded to bf16"
-export CUSIM_SM=120
-passes "$moe" "into sm_120a's tensor cores"
-export CUSIM_SM=121
-passes "$moe" "decoded to bf16"
-unset CUSIM_SM
+on() { # ARCHITECTURE PLUGIN TEXT
+	export CUSIM_SM="$1"
+	passes "$top_builddir/plugins/$2.so" "$3"
+	unset CUSIM_SM
+}
+on 100 cuda-moe-fp4 "into sm_100a's tensor cores"
+on 103 cuda-moe-fp4 "decoded to bf16"
+on 120 cuda-moe-fp4 "into sm_120a's tensor cores"
+on 121 cuda-moe-fp4 "decoded to bf16"
+on 120 cuda-gemm-fp8 "into sm_120a's tensor cores"
+on 121 cuda-gemm-fp8 "decoded to bf16"
 
 # One float beyond a row is beyond its buffer in some case, which only the simulator sees.
 fixture() { # NAME STATUS TEXT
