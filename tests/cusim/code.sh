@@ -92,6 +92,7 @@ done
 if [ -n "$cuobjdump" ] && PATH=$(dirname "$cuobjdump"):$PATH && command -v nvdisasm >/dev/null; then
 	gemm=$build/plugins/cuda-gemm-fp8/cuda_gemm_fp8.fatbin moe=$build/plugins/cuda-moe-fp4/cuda_moe_fp4.fatbin
 	instructions "$moe" sm_90a cuda_moe_fp4_products HMMA.16816.F32.BF16
+	instructions "$moe" sm_100a cuda_moe_fp4_products_sm100 UTCQMMA
 	instructions "$moe" sm_120a cuda_moe_fp4_products_sm120 QMMA.SF.16832.F32.E2M1.E4M3.E8
 	instructions "$gemm" sm_120a cuda_gemm_fp8_few_sm120 QMMA.SF.16832.F32.E4M3.E4M3.E8
 	instructions "$gemm" sm_120a cuda_gemm_fp8_many_sm120 QMMA.SF.16832.F32.E4M3.E4M3.E8
