@@ -35,7 +35,8 @@ static const struct bugreport_part {
 };
 
 /* Of one request, with --prompts. */
-static const char *const bugreport_request[] = { "request_show", "request_messages", "request_prompt", "request_output" };
+static const char *const bugreport_request[] = { "request_show", "request_messages", "request_prompt",
+						 "request_output" };
 
 static void bugreport_text(struct tar_file *t, const char *name, const char *text)
 {

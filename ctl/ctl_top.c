@@ -69,16 +69,20 @@ static void top_status(struct top *t, json_t *s, struct buf *out)
 	if (*top_text(s, "error"))
 		buf_printf(out, "error    %s\n", top_text(s, "error"));
 	buf_printf(out, "requests %lld running, %lld waiting, %lld done, %lld cancelled, %lld failed\n",
-		   top_int(s, "requests", "running"), top_int(s, "requests", "queued"), top_int(s, "requests", "finished"),
+		   top_int(s, "requests", "running"), top_int(s, "requests", "queued"),
+		   top_int(s, "requests", "finished"),
 		   top_int(s, "requests", "cancelled"), top_int(s, "requests", "errors"));
 	if (ms)
-		buf_printf(out, "speed    %.1f tokens/s generated, %.1f of prompts computed, %.1f steps/s, %lld threads\n",
-			   top_rate(generated, t->generated, ms), top_rate(prompt - cached, t->prompt, ms),
+		buf_printf(out, "speed    %.1f tokens/s generated, %.1f of prompts computed, %.1f steps/s, %lld "
+			   "threads\n", top_rate(generated, t->generated, ms), top_rate(prompt - cached, t->prompt, ms),
 			   top_rate(steps, t->steps, ms), top_int(s, "", "threads"));
 	else
-		buf_printf(out, "tokens   %lld generated, %lld of prompts, %lld of these from the cache\n", generated, prompt, cached);
-	buf_printf(out, "kernels  %s   generation %lld   from %s%s%s\n", top_text(s, "kernels"), top_int(s, "", "kernels_generation"),
-		   top_text(s, "started_from"), *top_text(s, "last_good") ? "   last good " : "", top_text(s, "last_good"));
+		buf_printf(out, "tokens   %lld generated, %lld of prompts, %lld of these from the cache\n", generated,
+			   prompt, cached);
+	buf_printf(out, "kernels  %s   generation %lld   from %s%s%s\n", top_text(s, "kernels"),
+		   top_int(s, "", "kernels_generation"),
+		   top_text(s, "started_from"), *top_text(s, "last_good") ? "   last good " : "",
+		   top_text(s, "last_good"));
 	t->at = now;
 	t->generated = generated;
 	t->prompt = prompt - cached;
@@ -91,7 +95,8 @@ static void top_cache(json_t *o, struct buf *out)
 
 	buf_printf(out, "cache    %.1f of %.1f MiB, %lld %% of prompt tokens reused, %lld files of %.1f MiB on disk\n",
 		   (double)top_int(o, "", "bytes") / 1048576, (double)top_int(o, "", "budget") / 1048576,
-		   asked ? 100 * reused / asked : 0, top_int(o, "disk", "files"), (double)top_int(o, "disk", "bytes") / 1048576);
+		   asked ? 100 * reused / asked : 0, top_int(o, "disk", "files"),
+		   (double)top_int(o, "disk", "bytes") / 1048576);
 }
 
 static void top_probes(json_t *o, struct buf *out)
@@ -188,8 +193,8 @@ static void top_draw(const char *text)
 	refresh();
 }
 
-/* The next key, ERR when there is none in time; 'q' as well when the terminal is gone: it is readable then all the time,
- * but never has a key. */
+/* The next key, ERR when there is none in time; 'q' as well when the terminal is gone: it is readable then all the
+ * time, but never has a key. */
 static int top_key(void)
 {
 	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };

@@ -153,8 +153,8 @@ static int dump_diff_compare(struct dump_pair *p, const char *name, struct buf *
 	if (rc)
 		return rc;
 	if (a.rows && b.rows && a.width != b.width)
-		return buf_why(why, RC_UNSUPPORTED, "%.64s: rows of %" PRId64 " and of %" PRId64 " values: two models", name,
-			       a.width, b.width);
+		return buf_why(why, RC_UNSUPPORTED, "%.64s: rows of %" PRId64 " and of %" PRId64 " values: two models",
+			       name, a.width, b.width);
 	rows = !dump_diff_comparable(p, name) ? 0 : a.rows < b.rows ? a.rows : b.rows;
 	for (int64_t row = 0; row < rows && rc == 0; row += n) {
 		n = a.width < DUMP_PIECE ? DUMP_PIECE / a.width : 1;
@@ -187,7 +187,8 @@ static int dump_diff_compare_all(struct dump_pair *p, struct buf *why)
 		if (rc == 0 && strcmp(name, "tokens") && strcmp(name, "__metadata__"))
 			rc = dump_diff_compare(p, name, why);
 	json_object_foreach(p->b.header, name, v)
-		if (rc == 0 && strcmp(name, "tokens") && strcmp(name, "__metadata__") && !json_object_get(p->a.header, name))
+		if (rc == 0 && strcmp(name, "tokens") && strcmp(name, "__metadata__") &&
+		    !json_object_get(p->a.header, name))
 			rc = dump_diff_compare(p, name, why);
 	if (rc == 0 && (!p->tokens_a || !p->tokens_b))
 		rc = buf_why(why, RC_UNSUPPORTED, "%s: no cache dump: it has no tokens",

@@ -41,7 +41,8 @@ static int help_own(int argc, char *const *argv, struct buf *out)
 
 		if ((argc > 0 && strcmp(argv[0], o->first)) || (argc > 1 && strcmp(argv[1], o->second)))
 			continue;
-		buf_printf(out, "  %s%s%s%s%s\n      %s\n", o->first, *o->second ? " " : "", o->second, *o->args ? " " : "", o->args, o->text);
+		buf_printf(out, "  %s%s%s%s%s\n      %s\n", o->first, *o->second ? " " : "", o->second,
+			   *o->args ? " " : "", o->args, o->text);
 		n++;
 	}
 	return n;
@@ -68,11 +69,14 @@ int help_verbs(int argc, char *const *argv, struct buf *out)
 void help_general(struct buf *out)
 {
 	buf_adds(out, "usage: dsv4ctl [--socket PATH] [--json] VERB [ARGUMENTS]\n\n"
-		      "Controls a running dsv4d over its control socket: --socket, else $DSV4D_SOCKET, else " CLIENT_SOCKET ".\n"
-		      "--json prints replies as JSON, one object per line. `dsv4ctl --help VERB` shows one verb.\n\nVerbs:\n");
+		      "Controls a running dsv4d over its control socket: --socket, else $DSV4D_SOCKET, else "
+		      CLIENT_SOCKET ".\n"
+		      "--json prints replies as JSON, one object per line. `dsv4ctl --help VERB` shows one "
+		 "verb.\n\nVerbs:\n");
 	help_verbs(0, NULL, out);
 	help_own(0, NULL, out);
-	buf_adds(out, "\nExit status: 0 ok, 1 the daemon reported an error, 2 usage, 3 cannot connect, 4 denied, 5 timeout or busy;\n"
+	buf_adds(out, "\nExit status: 0 ok, 1 the daemon reported an error, 2 usage, 3 cannot connect, 4 denied, 5 "
+		      "timeout or busy;\n"
 		      "probe run: 0 pass, 10 warn or inconclusive, 11 fail.\n");
 }
 
@@ -146,7 +150,8 @@ void help_completion_bash(struct buf *out)
 		if (*help_owns[i].second)
 			buf_printf(out, "\t%s) words=%s ;;\n", help_owns[i].first, help_owns[i].second);
 	buf_adds(out, "\tesac\n"
-		      "\tlocal two=${COMP_WORDS[1]}\n\t[ \"$COMP_CWORD\" -gt 2 ] && two=\"$two ${COMP_WORDS[2]}\" && words=\n"
+		      "\tlocal two=${COMP_WORDS[1]}\n\t[ \"$COMP_CWORD\" -gt 2 ] && two=\"$two ${COMP_WORDS[2]}\" && "
+		      "words=\n"
 		      "\tcase $two in\n");
 	for (int i = 0; i < verb_count; i++)
 		help_arguments(&verb_table[i], out);

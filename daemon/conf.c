@@ -262,7 +262,8 @@ int conf_set_numeric(struct conf *c, const char *key, const char *value, struct 
 /* A number with its unit, in seconds; -1 when it is none. */
 static long long conf_duration(const char *s)
 {
-	static const struct { char unit; int seconds; } units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 }, { 'd', 86400 } };
+	static const struct { char unit; int seconds; } units[] = { { 's', 1 }, { 'm', 60 }, { 'h', 3600 },
+								    { 'd', 86400 } };
 	char *end;
 	long long n;
 
@@ -294,7 +295,8 @@ long long conf_every(const struct conf *c, const char *probe)
 int conf_set_option(struct conf *c, const char *probe, const char *key, const char *value, struct buf *why)
 {
 	json_t *scratch = json_object();
-	int r = strcmp(key, CONF_EVERY) ? probe_option_set(probe, key, value, scratch, why) : conf_check_every(value, why);
+	int r = strcmp(key, CONF_EVERY) ? probe_option_set(probe, key, value, scratch, why) :
+		conf_check_every(value, why);
 
 	json_decref(scratch);
 	if (r)

@@ -37,7 +37,8 @@ struct conf_option {
 /* Values are checked texts; start with conf_init(). */
 struct conf {
 	char *value[CONF_COUNT];
-	char *live[CONF_COUNT];           /* what an operator said instead, until the file says something new; NULL: nothing */
+	char *live[CONF_COUNT];           /* what an operator said instead, until the file says
+					   * something new; NULL: nothing */
 	bool given[CONF_COUNT];           /* not the default */
 	char *numeric[CONF_MAX_NUMERICS]; /* by row of numerics_table; NULL: not given */
 	struct conf_option option[CONF_MAX_OPTIONS];

@@ -85,7 +85,8 @@ static void crash_describe(struct crash_line *l, const char *signal, const sigin
 	crash_add(l, signal);
 	/* What another process sent has that one's PID in the place of an address. */
 	crash_add(l, info->si_code > 0 ? " address=0x" : " from_pid=");
-	crash_add_number(l, info->si_code > 0 ? (uint64_t)(uintptr_t)info->si_addr : (uint64_t)info->si_pid, info->si_code > 0 ? 16 : 10);
+	crash_add_number(l, info->si_code > 0 ? (uint64_t)(uintptr_t)info->si_addr : (uint64_t)info->si_pid,
+			 info->si_code > 0 ? 16 : 10);
 	crash_add(l, " op=");
 	if (!v.provider) {
 		crash_add(l, "none");

@@ -6,11 +6,11 @@
 
 struct running;
 
-/* From now on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT (a failed must(), a service manager's watchdog) are logged before
- * they do what they did before: end the process, as a rule with a core. */
+/* From now on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT (a failed must(), a service manager's watchdog) are logged
+ * before they do what they did before: end the process, as a rule with a core. */
 void crash_log(void);
-/* What the log then says of an engine when the signal came to a thread that runs no kernel, such as a watchdog's, and which
- * kernel set is active. NULL: there is no engine. */
+/* What the log then says of an engine when the signal came to a thread that runs no kernel, such as a watchdog's, and
+ * which kernel set is active. NULL: there is no engine. */
 void crash_engine(const struct running *r);
 void crash_kernels(const char *name);
 /* Which plugins are mapped. */

@@ -88,8 +88,8 @@ void daemon_tell_manager(struct daemon *d);
 /* A tick every few milliseconds instead of every second, until a tick finds nothing to wait for. */
 void daemon_hurry(struct daemon *d);
 
-/* reload.c: reads the file again and applies what is live. {changed, restart: names of configuration keys; keys: how the
- * callers' keys differ, where there are any}. */
+/* reload.c: reads the file again and applies what is live. {changed, restart: names of configuration keys; keys: how
+ * the callers' keys differ, where there are any}. */
 int daemon_reload(struct daemon *d, json_t **ret_told, struct buf *why);
 
 #endif

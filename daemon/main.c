@@ -21,15 +21,18 @@
 	MAIN_FLAG("config", -1, "FILE", "configuration file [" DSV4_SYSCONFDIR "/dsv4d/dsv4d.conf]") \
 	MAIN_FLAG("model", CONF_model, "DIR", "directory of the model's files") \
 	MAIN_FLAG("device", CONF_device, "DEVICE", "what computes: cpu, cuda, cuda:N or a list, cuda:0-3 [cpu]") \
-	MAIN_FLAG("listen", CONF_listen, "ADDRESS", "where HTTP is served: ADDR:PORT, unix:/PATH or both [127.0.0.1:8420]") \
+	MAIN_FLAG("listen", CONF_listen, "ADDRESS", \
+		  "where HTTP is served: ADDR:PORT, unix:/PATH or both [127.0.0.1:8420]") \
 	MAIN_FLAG("control", CONF_control, "PATH", "socket of dsv4ctl [/run/dsv4d/control]") \
 	MAIN_FLAG("state", CONF_state, "DIR", "directory for what outlives a restart [/var/lib/dsv4d]") \
 	MAIN_FLAG("plugins", CONF_dir, "DIR", "directory of the kernel plugins [" DSV4_PLUGINDIR "]") \
-	MAIN_FLAG("kernels", CONF_use, "SPEC", "kernels to start with, ref or FAMILY|OP[.PHASE]=PLUGIN... [the fastest there are]") \
+	MAIN_FLAG("kernels", CONF_use, "SPEC", \
+		  "kernels to start with, ref or FAMILY|OP[.PHASE]=PLUGIN... [the fastest there are]") \
 	MAIN_FLAG("threads", CONF_threads, "N", "threads that compute [one per CPU]") \
 	MAIN_FLAG("log-level", CONF_log_level, "LEVEL", "err, warn, notice, info or debug [info]") \
 	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end; 69 if unusable") \
-	MAIN_FLAG("plan", -1, NULL, "print how the checkpoint DIR would lie on the GPUs of --device (cuda:0-7), then end; 69 if it cannot") \
+	MAIN_FLAG("plan", -1, NULL, \
+		  "print how the checkpoint DIR would lie on the GPUs of --device (cuda:0-7), then end; 69 if it cannot") \
 	MAIN_FLAG("gpu-memory", -1, "SIZE", "with --plan: bytes of each GPU, with K, M or G [141G]") \
 	MAIN_FLAG("json", -1, NULL, "with --inspect or --plan: as JSON") \
 	MAIN_FLAG("test", -1, NULL, "check the configuration, then end (also -t)") \
@@ -62,7 +65,8 @@ static void main_help(void)
 		printf("  --%s%s%-*s %s\n", f->name, f->arg ? " " : "",
 		       (int)(20 - strlen(f->name) - (f->arg != NULL)), f->arg ? f->arg : "", f->text);
 	}
-	printf("\nExit status: 0 ended as asked, 1 error, 2 usage, 69 model or plugin unavailable, 75 socket or port in use, "
+	printf("\nExit status: 0 ended as asked, 1 error, 2 usage, 69 model or plugin unavailable, 75 socket or port "
+	       "in use, "
 	       "78 bad configuration.\n");
 }
 
@@ -163,7 +167,8 @@ static int main_plan(const struct main_args *a)
 	if (r == 0 && gpus.n == 0)
 		r = buf_why(&why, RC_INVALID, "--plan is for GPUs; expected --device cuda:LIST");
 	if (r == 0 && !conf_size(a->gpu_memory ? a->gpu_memory : "141G", &memory))
-		r = buf_why(&why, RC_INVALID, "--gpu-memory: expected bytes, with K, M or G, found \"%s\"", a->gpu_memory);
+		r = buf_why(&why, RC_INVALID, "--gpu-memory: expected bytes, with K, M or G, found \"%s\"",
+			    a->gpu_memory);
 	if (r == 0 && !a->dir)
 		r = buf_why(&why, RC_INVALID, "--plan: expected the directory of a checkpoint");
 	if (r == 0) {

@@ -21,7 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MANAGER_MORE_US 90000000 /* what loading gets from each sign of progress on: longer than a part of a trial may last */
+/* What loading gets from each sign of progress on: longer than a part of a trial may last. */
+#define MANAGER_MORE_US 90000000
 #define MANAGER_END_S 15         /* after the last request: caches, threads, plugins */
 
 /* ---- sockets ---- */
@@ -57,7 +58,8 @@ static int manager_take(struct manager *m, int fd, const struct conf *c, struct 
 	socklen_t len = sizeof a - 1;
 
 	if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
-		return buf_why(why, RC_CONFIG, "descriptor %d of the service manager is no listening stream socket", fd);
+		return buf_why(why, RC_CONFIG, "descriptor %d of the service manager is no listening stream socket",
+			       fd);
 	if (sd_is_socket(fd, AF_UNIX, 0, -1) <= 0) {
 		m->http[m->n_http++] = fd;
 		return 0;
@@ -69,7 +71,8 @@ static int manager_take(struct manager *m, int fd, const struct conf *c, struct 
 	else if (manager_listens(conf_text(c, CONF_listen), a.sun_path))
 		m->http[m->n_http++] = fd;
 	else
-		return buf_why(why, RC_CONFIG, "the service manager's socket %s is neither `control' (%s) nor in `listen'", a.sun_path,
+		return buf_why(why, RC_CONFIG,
+			"the service manager's socket %s is neither `control' (%s) nor in `listen'", a.sun_path,
 			conf_text(c, CONF_control));
 	return 0;
 }
@@ -99,8 +102,8 @@ void manager_close(struct manager *m)
 
 /* ---- what it is told ---- */
 
-/* A datagram to $NOTIFY_SOCKET, as sd_notify(3) sends it, but for this: where nobody reads there it is dropped, and we go
- * on. False then. */
+/* A datagram to $NOTIFY_SOCKET, as sd_notify(3) sends it, but for this: where nobody reads there it is dropped, and we
+ * go on. False then. */
 static bool manager_send(const char *text)
 {
 	const char *path = getenv("NOTIFY_SOCKET");

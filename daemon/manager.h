@@ -26,9 +26,9 @@ struct manager {
 	char status[MANAGER_STATUS_MAX]; /* as told last */
 };
 
-/* Takes the sockets over (LISTEN_FDS): the Unix socket that `control` names is control's, those of `listen` and all that
- * are no Unix sockets are HTTP's. The variables are removed, so that no child takes them for its own. RC_CONFIG for
- * another Unix socket, more than MANAGER_MAX_SOCKETS, or what is no listening stream socket. */
+/* Takes the sockets over (LISTEN_FDS): the Unix socket that `control` names is control's, those of `listen` and all
+ * that are no Unix sockets are HTTP's. The variables are removed, so that no child takes them for its own. RC_CONFIG
+ * for another Unix socket, more than MANAGER_MAX_SOCKETS, or what is no listening stream socket. */
 int manager_open(struct manager *m, const struct conf *c, struct buf *why);
 /* Closes what nobody took. */
 void manager_close(struct manager *m);

@@ -52,7 +52,8 @@ static enum pool_pin open_pin(const char *pin)
 
 static enum engine_repack open_repack(const char *repack)
 {
-	return !strcmp(repack, "auto") ? ENGINE_REPACK_AUTO : !strcmp(repack, "yes") ? ENGINE_REPACK_YES : ENGINE_REPACK_NO;
+	return !strcmp(repack, "auto") ? ENGINE_REPACK_AUTO : !strcmp(repack, "yes") ? ENGINE_REPACK_YES :
+		ENGINE_REPACK_NO;
 }
 
 static void open_run(struct ops_job *j)

@@ -136,7 +136,8 @@ static int reload_read(struct daemon *d, json_t **ret_told, struct buf *why)
 	int r = daemon_configure(d->flags, &next, why);
 
 	/* What the next start would refuse is refused now. */
-	if (!r && ((r = serve_check(&next, why)) || (r = start_check(&next, why)) || (r = serve_reload(d, &files, why))))
+	if (!r &&
+	    ((r = serve_check(&next, why)) || (r = start_check(&next, why)) || (r = serve_reload(d, &files, why))))
 		conf_fini(&next);
 	if (r)
 		return r;

@@ -198,7 +198,8 @@ int engine_reserve(struct engine *e, int n, struct buf *why)
 	must(n > 0);
 	if (n > most)
 		return buf_why(why, RC_INVALID,
-			       "%d at once, and no more than %d may ever run and wait (max_running, max_queued)", n, most);
+			       "%d at once, and no more than %d may ever run and wait (max_running, max_queued)", n,
+			       most);
 	lock_take(&e->lock);
 	rc = engine_admits(e, false, why);
 	queued = e->count.queued;

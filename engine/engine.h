@@ -61,7 +61,8 @@ struct engine_options {
 	int max_running;          /* requests computed at once; 0: default 64 */
 	int max_queued;           /* requests waiting while no place is free; more are RC_BUSY; 0: default 256 */
 	/* All memory: of the host, or what a GPU has left beside the weights. */
-	size_t state_bytes;       /* KV and compressor state of all requests; 0: half of all memory, less repacked experts */
+	size_t state_bytes;       /* KV and compressor state of all requests; 0: half of all memory,
+				   * less repacked experts */
 	size_t cache_bytes;       /* prefix cache in memory; SIZE_MAX: an eighth of all memory; 0: off */
 	const char *cache_dir;    /* prefix cache on disk; NULL or empty: none. One that fails is left out */
 	size_t cache_disk_bytes, cache_write_rate; /* cache_disk.h */
@@ -104,9 +105,9 @@ void gen_sampling_init(const struct engine *e, struct gen_sampling *s);
 int engine_submit(struct engine *e, const struct generation_spec *spec, struct generation **ret_g,
 		  struct buf *why);
 
-/* Holds n places in the queue, for requests that are to come all or none: each is then submitted with spec.reserved, and
- * the places of those that do not come are given back with engine_unreserve(). RC_INVALID when the queue never has so
- * many, RC_BUSY when it does not now, RC_DRAINING, RC_NOT_READY. */
+/* Holds n places in the queue, for requests that are to come all or none: each is then submitted with spec.reserved,
+ * and the places of those that do not come are given back with engine_unreserve(). RC_INVALID when the queue never has
+ * so many, RC_BUSY when it does not now, RC_DRAINING, RC_NOT_READY. */
 int engine_reserve(struct engine *e, int n, struct buf *why);
 void engine_unreserve(struct engine *e, int n);
 /* Stops admitting (RC_DRAINING); running requests go on. engine_resume undoes it. */
@@ -140,9 +141,9 @@ int engine_change(struct engine *e, struct kset **ks, const struct engine_change
 /* Are rows of other numbers gone on from? Then *ret_across gets across which change. */
 bool engine_cache_kept(struct engine *e, struct buf *ret_across);
 
-/* Speculation (serve/speculate.h) for requests submitted from now on: n drafts in each of their steps, at most; 0: none.
- * Changes no answer and no bit of its logits. RC_INVALID beyond SPECULATE_MAX, RC_UNSUPPORTED for a model without a draft
- * block. _can_ says the same and changes nothing. */
+/* Speculation (serve/speculate.h) for requests submitted from now on: n drafts in each of their steps, at most; 0:
+ * none. Changes no answer and no bit of its logits. RC_INVALID beyond SPECULATE_MAX, RC_UNSUPPORTED for a model without
+ * a draft block. _can_ says the same and changes nothing. */
 int engine_can_speculate(const struct engine *e, int n, struct buf *why);
 int engine_speculate(struct engine *e, int n, struct buf *why);
 
@@ -229,8 +230,8 @@ int engine_recompute(struct engine *e, const int32_t *token, int64_t n, const at
 int engine_records(struct engine *e, struct record **ret_r, int max);
 /* By request id; NULL when unknown or evicted. The caller unrefs. */
 struct record *engine_record(struct engine *e, const char *id);
-/* What is known of the reasoning of earlier answers that were asked for under that label (record_is_of()), by the ids of
- * their calls; recall_free() after use. */
+/* What is known of the reasoning of earlier answers that were asked for under that label (record_is_of()), by the ids
+ * of their calls; recall_free() after use. */
 struct recall *engine_recall(const struct engine *e, const char *label);
 /* Keeps a text with a request's record, for whoever submitted it and within the ring's bytes, in place of the one so
  * far; takes over what is in it. Without a text nothing is kept. RC_NOT_FOUND when the record is gone. */

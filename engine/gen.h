@@ -67,7 +67,8 @@ struct gen_token_logprob { int32_t token; float logprob; };
 
 struct gen_usage {
 	int prompt_tokens, completion_tokens, reasoning_tokens, cached_tokens;
-	int drafted_tokens, accepted_tokens; /* speculation: drafts that were verified, those that the answer went on from */
+	int drafted_tokens, accepted_tokens; /* speculation: drafts that were verified, those that
+					      * the answer went on from */
 };
 
 #endif

@@ -19,7 +19,8 @@ function word(w,    name, type, option, optional, many) {
 		return option ? "Oo Fl \\-option Ar value Oc" : "Ar key Ns = Ns Ar value ..."
 	if (option) {
 		gsub(/_/, "-", name)
-		return "Oo Fl \\-" name (type == "" ? "" : " Ar " (type ~ /\|/ ? type : type ~ /^(int|float)$/ ? "n" : type == "file" ? "file" : "text")) " Oc"
+		value = type ~ /\|/ ? type : type ~ /^(int|float)$/ ? "n" : type == "file" ? "file" : "text"
+		return "Oo Fl \\-" name (type == "" ? "" : " Ar " value) " Oc"
 	}
 	if (type ~ /\|/)
 		name = type
@@ -44,7 +45,8 @@ own=$(sh "$1/man/table.sh" "$1/ctl/own.def" | awk -F '\t' '
 		w = arg[i]
 		open = sub(/^\[/, "", w)
 		shut = sub(/\]$/, "", w)
-		line = line (open ? " Oo" : "") " " (sub(/^--/, "", w) ? "Fl \\-" w : "Ar " tolower(w)) (shut ? " Oc" : "")
+		line = line (open ? " Oo" : "") " "
+		line = line (sub(/^--/, "", w) ? "Fl \\-" w : "Ar " tolower(w)) (shut ? " Oc" : "")
 	}
 	print line
 	print toupper(substr($6, 1, 1)) substr($6, 2) "."

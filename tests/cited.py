@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Every file and every test that tests/README.md cites exists: a table of what is guarded must not outlive its guards."""
+"""Every file and every test that tests/README.md cites exists: a table of what is guarded must not outlive its
+guards."""
 import os
 import re
 import sys

@@ -18,17 +18,9 @@
 #include <string.h>
 
 static const struct plain_field anthropic_request_fields[] = {
-#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct anthropic_request, name, member, min, max, text)
-#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct anthropic_request, name, member, text)
-#define REFUSED PLAIN_ROW_REFUSED
-#define ONLY PLAIN_ROW_ONLY
-#define REMARK(name, text)
-#include "api/anthropic/anthropic_fields.def"
-#undef INT
-#undef FLAG
-#undef REFUSED
-#undef ONLY
-#undef REMARK
+#define PLAIN_OF struct anthropic_request
+#define PLAIN_TABLE "api/anthropic/anthropic_fields.def"
+#include "api/request/plain_rows.h"
 };
 
 static int anthropic_request_plain(const struct field_at *b, bool counting, struct anthropic_request *r,

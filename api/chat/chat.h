@@ -15,8 +15,8 @@ json_t *chat_response(const struct openai_head *h, const struct collect *choice,
 
 #define CHAT_SILENCE_MS 100
 
-/* Sees every event in order before it is collected, and NULL after each CHAT_SILENCE_MS without one; non-zero cancels the
- * request. */
+/* Sees every event in order before it is collected, and NULL after each CHAT_SILENCE_MS without
+ * one; non-zero cancels the request. */
 typedef int chat_event_f(void *arg, const struct gen_event *ev);
 
 /* Numbers of its own, no cache, an id that the caller knows beforehand: as in a generation_spec. */
@@ -28,10 +28,10 @@ struct chat_under {
 };
 
 /* Runs one chat body (as POST /v1/chat/completions takes) to its end on the calling thread, without a socket;
- * for probes. `stream` and `n` in the body are ignored. cb and `under` may be NULL. On success the caller owns *ret_response,
- * whose "id" is the request's id in the ring. Errors: as chat_request_parse() and engine_submit(),
- * RC_CANCELLED, and the rc of a generation that failed; `why` begins with the parameter's name where one is
- * at fault. */
+ * for probes. `stream` and `n` in the body are ignored. cb and `under` may be NULL. On success the caller owns
+ * *ret_response, whose "id" is the request's id in the ring. Errors: as chat_request_parse() and engine_submit(),
+ * RC_CANCELLED, and the rc of a generation that failed; `why` begins with the parameter's name where one is at
+ * fault. */
 int chat_run(struct engine *e, const struct chat_under *under, json_t *body, chat_event_f *cb, void *arg,
 	json_t **ret_response, struct buf *why);
 

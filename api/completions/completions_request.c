@@ -15,17 +15,9 @@
 #define COMPLETIONS_MAX_TOKENS 16
 
 static const struct plain_field completions_request_plain[] = {
-#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct completions_request, name, member, min, max, text)
-#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct completions_request, name, member, text)
-#define REFUSED PLAIN_ROW_REFUSED
-#define ONLY PLAIN_ROW_ONLY
-#define REMARK(name, text)
-#include "api/completions/completions_fields.def"
-#undef INT
-#undef FLAG
-#undef REFUSED
-#undef ONLY
-#undef REMARK
+#define PLAIN_OF struct completions_request
+#define PLAIN_TABLE "api/completions/completions_fields.def"
+#include "api/request/plain_rows.h"
 };
 
 /* ---- prompts ---- */

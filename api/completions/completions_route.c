@@ -74,7 +74,8 @@ static int completions_route_answer(struct exchange *x, json_t *body, struct err
 	if (r.echo)
 		completions_route_echo(x->engine, &r, s);
 	rc = answer_start(x,
-		&(struct answer_order){ r.spec, r.n_prompts, each, r.settings.stream, &completions_route_form, s }, err);
+		&(struct answer_order){ r.spec, r.n_prompts, each, r.settings.stream, &completions_route_form, s },
+		err);
 	if (rc == RC_CONTEXT)
 		snprintf(err->param, sizeof err->param, "prompt");
 	completions_request_fini(&r);

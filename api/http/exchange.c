@@ -25,7 +25,8 @@
 #define EXCHANGE_MESSAGES "/v1/messages" /* it and paths below have errors of another form */
 #define EXCHANGE_BLOCK 16384       /* bytes asked of a stream at a time */
 #define EXCHANGE_UNSENT 65536      /* of a stream that the kernel has but cannot send yet: then its socket is full */
-#define EXCHANGE_SWALLOW 8         /* times the body limit: of one with a length: read and thrown away before we answer in the middle of it */
+/* Times the body limit, of one with a length: so much is read and thrown away before we answer in the middle of it. */
+#define EXCHANGE_SWALLOW 8
 #define EXCHANGE_LINGER 2          /* seconds that it may then go on, and bytes: a reset would take the answer away */
 #define EXCHANGE_LINGER_BYTES ((size_t)64 << 20)
 

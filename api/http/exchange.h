@@ -92,8 +92,8 @@ void exchange_reply_text(struct exchange *x, unsigned status, struct buf *text);
 struct exchange_header { const char *name, *value; };
 void exchange_reply_with(struct exchange *x, unsigned status, struct buf *text, const struct exchange_header *header);
 void exchange_fail(struct exchange *x, const struct error *err);
-/* Refuses with x->error while the body is still coming, which libmicrohttpd cannot: writes to the connection itself. What
- * the client sends on is then swallowed for a little, so that it gets to read this, and the connection closed. */
+/* Refuses with x->error while the body is still coming, which libmicrohttpd cannot: writes to the connection itself.
+ * What the client sends on is then swallowed for a little, so that it gets to read this, and the connection closed. */
 void exchange_blurt(struct exchange *x);
 /* To a browser that asks whether its page may: yes. */
 void exchange_preflight(struct exchange *x);

@@ -191,7 +191,8 @@ void head_check(struct exchange *x, const struct head_options *o, bool old)
 		return;
 	else if (!o->keys && !o->any_host && head_is_rebound(x))
 		error_set(&x->error, RC_DENIED, NULL,
-			  "without keys this server answers by address or as localhost only, not as \"%s\": see keys and allow_no_keys", head_value(x, "Host"));
+			  "without keys this server answers by address or as localhost only, not as \"%s\": see keys "
+			  "and allow_no_keys", head_value(x, "Host"));
 	else if (http_stopping(x->http))
 		error_set(&x->error, RC_DRAINING, NULL, "the server is shutting down");
 	else

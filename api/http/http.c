@@ -133,8 +133,8 @@ bool http_is_local(const struct http *h)
 /* `old`: HTTP/1.0. */
 static void http_begin(struct http *h, struct exchange *x, bool old)
 {
-	const struct head_options head = { h->keys, h->options.own_key ? &h->own : NULL, h->options.allow_no_keys, h->cors,
-					   h->options.max_body };
+	const struct head_options head = { h->keys, h->options.own_key ? &h->own : NULL, h->options.allow_no_keys,
+					   h->cors, h->options.max_body };
 
 	lock_take(&h->lock);
 	list_put(&h->calls, &x->node);

@@ -27,8 +27,8 @@ struct http_options {
 	const char *cors;          /* origins whose pages may read answers (cors.h) [none] */
 	const char *keys;          /* path of the key file (keys.h) [everyone may call] */
 	bool allow_no_keys;        /* everyone may call, though other machines can */
-	const char *own_key;       /* of this process, in no file: calls with it have no limits and the label HTTP_OWN_LABEL
-				    * [none] */
+	const char *own_key;       /* of this process, in no file: calls with it have no limits and the label
+				    * HTTP_OWN_LABEL [none] */
 	const char *version;       /* for GET /version [""] */
 	int max_connections;       /* of each socket [256] */
 	int max_connections_per_address; /* [as many as there may be] */

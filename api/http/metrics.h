@@ -36,7 +36,8 @@ struct metrics_hist {
 	double sum;
 };
 void metrics_put_hist(struct metrics *m, enum metric id, const struct metrics_hist *h, const char *const *labels);
-/* 1 for the state that is true, 0 for the others: the metric's last label takes their names, the others are `labels`. */
+/* 1 for the state that is true, 0 for the others: the metric's last label takes their names,
+ * the others are `labels`. */
 void metrics_put_state(struct metrics *m, enum metric id, const char *const *state, int n_state, int now,
 		       const char *label);
 /* The whole page: metrics without a sample have their description all the same. */

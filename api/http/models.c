@@ -23,7 +23,8 @@ static json_t *models_object(const struct exchange *x)
 	must(gmtime_r(&created, &tm) && strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", &tm));
 	/* Three names for one truth: clients look for one or another. */
 	o = json_pack("{s:s, s:s, s:I, s:s, s:i, s:i, s:i, s:s, s:s, s:s, s:i}", "id", name, "object", "model",
-		"created", (json_int_t)created, "owned_by", "dsv4d", "context_length", context, "max_model_len", context,
+		"created", (json_int_t)created, "owned_by", "dsv4d", "context_length", context, "max_model_len",
+		context,
 		"context_window", context, "type", "model", "display_name", name, "created_at", day, "max_input_tokens",
 		context);
 	must(o);
@@ -34,7 +35,8 @@ void models_list(struct exchange *x)
 {
 	const char *name = engine_model_name(x->engine);
 
-	exchange_reply(x, MHD_HTTP_OK, json_pack("{s:s, s:[o], s:b, s:s, s:s}", "object", "list", "data", models_object(x),
+	exchange_reply(x, MHD_HTTP_OK,
+		       json_pack("{s:s, s:[o], s:b, s:s, s:s}", "object", "list", "data", models_object(x),
 		"has_more", 0, "first_id", name, "last_id", name));
 }
 

@@ -34,7 +34,8 @@ void page_policy(struct buf *out)
 	page_hash(out, "<script>", "</script>");
 	buf_adds(out, "; style-src ");
 	page_hash(out, "<style>", "</style>");
-	buf_adds(out, "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+	buf_adds(out, "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors "
+		      "'none'; "
 		      "require-trusted-types-for 'script'; trusted-types 'none'");
 }
 

@@ -27,8 +27,8 @@ void tls_end(void);
 /* For MHD_OPTION_HTTPS_CERT_CALLBACK. */
 gnutls_certificate_retrieve_function2 *tls_callback(void);
 
-/* Writes to the connection beside libmicrohttpd, which must have nothing to write itself: in TLS or not, as it is. As much
- * as the socket takes at once. From the connection's thread. */
+/* Writes to the connection beside libmicrohttpd, which must have nothing to write itself: in TLS or not, as it is. As
+ * much as the socket takes at once. From the connection's thread. */
 void tls_write(struct MHD_Connection *connection, int fd, const char *s, size_t len);
 
 #endif

@@ -69,7 +69,8 @@ static size_t traffic_error(int rc)
 /* "too_large"; "system" for the last. */
 static void traffic_error_name(size_t e, char ret_name[32])
 {
-	snprintf(ret_name, 32, "%s", e < mem_countof(traffic_errors) ? traffic_errors[e].name + strlen("RC_") : "system");
+	snprintf(ret_name, 32, "%s", e < mem_countof(traffic_errors) ? traffic_errors[e].name + strlen("RC_") :
+		 "system");
 	for (char *p = ret_name; *p; p++)
 		*p = (char)tolower((unsigned char)*p);
 }

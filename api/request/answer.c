@@ -79,7 +79,8 @@ static void answer_log_loop(const struct answer *a, int choice, const struct gen
 		return;
 	loopguard_describe(&ev->loop, &what);
 	log_event(LOG_LV_WARN, "looped", "id=%s part=%s what=%s token=%d ended=%d",
-		generation_id(a->generation[choice]), loopguard_part_name(ev->loop.part), LOGQ(buf_str(&what)), ev->loop.token, ev->loop.ended);
+		generation_id(a->generation[choice]), loopguard_part_name(ev->loop.part), LOGQ(buf_str(&what)),
+		ev->loop.token, ev->loop.ended);
 	buf_fini(&what);
 }
 
@@ -291,8 +292,8 @@ static int answer_bound(const struct answer_order *o, struct error *err)
 			continue;
 		if (s->max_tokens > most)
 			return error_set(err, RC_INVALID, "max_tokens",
-					 "max_tokens: at most %d with so many log-probabilities and answers; a stream has no limit",
-					 most);
+					 "max_tokens: at most %d with so many log-probabilities and answers; a stream "
+					 "has no limit", most);
 		if (s->max_tokens <= 0)
 			s->max_tokens = most;
 	}

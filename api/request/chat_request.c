@@ -16,17 +16,9 @@
 #include <stdint.h>
 
 static const struct plain_field chat_request_plain[] = {
-#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct settings, name, member, min, max, text)
-#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct settings, name, member, text)
-#define REFUSED PLAIN_ROW_REFUSED
-#define ONLY PLAIN_ROW_ONLY
-#define REMARK(name, text)
-#include "api/request/chat_fields.def"
-#undef INT
-#undef FLAG
-#undef REFUSED
-#undef ONLY
-#undef REMARK
+#define PLAIN_OF struct settings
+#define PLAIN_TABLE "api/request/chat_fields.def"
+#include "api/request/plain_rows.h"
 };
 
 static int chat_request_own(const struct field_at *b, struct settings *r, struct error *err)

@@ -38,8 +38,8 @@ static int go_on_refuse(const json_t *messages, const char *key, struct error *e
 	return field_refuse(&at, key, err, RC_INVALID, "%s", text);
 }
 
-/* The model's encoder begins an answer after what a user, a tool or a developer says, and a reminder after that; after a
- * system's words it does not, and the model would go on with those. */
+/* The model's encoder begins an answer after what a user, a tool or a developer says, and a reminder after that; after
+ * a system's words it does not, and the model would go on with those. */
 static int go_on_asked(const json_t *messages, struct error *err)
 {
 	size_t n = json_array_size(messages);
@@ -51,7 +51,8 @@ static int go_on_asked(const json_t *messages, struct error *err)
 	if (!role || (n && strcmp(role, "system") && strcmp(role, "assistant")))
 		return 0;
 	return go_on_refuse(messages, "role", err,
-		"nothing is asked: the last message, but for reminders, must be a user's, a tool's or a developer's, or the "
+		"nothing is asked: the last message, but for reminders, must be a user's, a tool's or a developer's, "
+		"or the "
 		"assistant's to be gone on with; put a system's in front");
 }
 
@@ -70,7 +71,8 @@ int go_on_prepare(json_t *messages, const struct generation_spec *spec, struct e
 	if (go_on_has(m, "tool_calls"))
 		return go_on_refuse(messages, "tool_calls", err, "the last calls have no results");
 	if (!go_on_has(m, "content") && !go_on_reasoned(m))
-		return go_on_refuse(messages, "content", err, "empty, and nothing stands before it: there is nothing to answer");
+		return go_on_refuse(messages, "content", err,
+				    "empty, and nothing stands before it: there is nothing to answer");
 	if (forced && go_on_has(m, "content"))
 		return go_on_refuse(messages, "content", err,
 			"the answer would go on with this text, which a format or a forced call does not allow");

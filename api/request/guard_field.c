@@ -48,7 +48,8 @@ static int guard_field_read(const struct field_at *o, struct gen_guard *io, stru
 		if (field_int(o, guard_field_limits[i].name, 0, GUARD_FIELD_MAX, &n, err))
 			return err->rc;
 		if (n == 1) /* what comes once is no loop */
-			return field_refuse(o, guard_field_limits[i].name, err, RC_INVALID, "must be 0, for none, or 2 or more");
+			return field_refuse(o, guard_field_limits[i].name, err, RC_INVALID,
+					    "must be 0, for none, or 2 or more");
 		*limit = (int)n;
 	}
 	return 0;

@@ -78,6 +78,6 @@ void openai_json_add_logprob(json_t **io_logprobs, const struct tokenizer *t, co
 		*io_logprobs = json_pack("{s:[], s:[]}", "content", "reasoning_content");
 	must(*io_logprobs);
 	must_zero(json_array_append_new(json_object_get(*io_logprobs,
-							ev->lp_place.text == GEN_TEXT_REASONING ? "reasoning_content" : "content"),
-					openai_json_logprob(t, ev)));
+							ev->lp_place.text == GEN_TEXT_REASONING ? "reasoning_content" :
+							"content"), openai_json_logprob(t, ev)));
 }

@@ -18,8 +18,8 @@ int tools_parse(const struct field_at *body, json_t *messages, struct generation
  * any of _-.:/ */
 #define TOOLS_MAX_NAME 128
 int tools_name(const struct field_at *f, const char **ret_name, struct error *err);
-/* Notes that a tool has that name; takes over `value`. Refused when another has it, or when there are TOOLS_MAX already:
- * calls say no more than the name. */
+/* Notes that a tool has that name; takes over `value`. Refused when another has it, or when there are TOOLS_MAX
+ * already: calls say no more than the name. */
 int tools_take_name(const struct field_at *f, json_t *names, const char *name, json_t *value, struct error *err);
 /* OpenAI's tools, of a request or of a message: each as it must be, and no two of one name. */
 int tools_check(const struct field_at *body, json_t *tools, struct error *err);
@@ -28,8 +28,8 @@ json_t *tools_new(const char *name, const char *description, json_t *parameters,
 /* Is there one of that name (NULL: any)? */
 bool tools_have(const json_t *tools, const char *name);
 
-/* What a result holds that the model cannot be shown, such as a picture, is mentioned as its encoder does: a client that
- * has it in its history would have to send it for ever. `type` is any protocol's name of it. */
+/* What a result holds that the model cannot be shown, such as a picture, is mentioned as its encoder does: a client
+ * that has it in its history would have to send it for ever. `type` is any protocol's name of it. */
 void tools_unseen(const char *type, struct buf *out);
 
 #endif

@@ -119,7 +119,8 @@ static int responses_list_page(const struct exchange *x, struct responses_page *
 	if (responses_list_argument(x, "before"))
 		return error_set(err, RC_UNSUPPORTED, "before", "before: use after, with the other order");
 	if (responses_list_argument(x, "include") || responses_list_argument(x, "include[]"))
-		return error_set(err, RC_UNSUPPORTED, "include", "include: an item is listed with all that is kept of it");
+		return error_set(err, RC_UNSUPPORTED, "include",
+				 "include: an item is listed with all that is kept of it");
 	if (limit && (*end || end == limit || n < 1 || n > RESPONSES_LIST_MAX))
 		return error_set(err, RC_INVALID, "limit", "limit: expected a number from 1 to %d", RESPONSES_LIST_MAX);
 	if (order && strcmp(order, "asc") && strcmp(order, "desc"))

@@ -20,17 +20,9 @@
 #include <string.h>
 
 static const struct plain_field responses_request_fields[] = {
-#define INT(name, member, min, max, text) PLAIN_ROW_INT(struct responses_request, name, member, min, max, text)
-#define FLAG(name, member, text) PLAIN_ROW_FLAG(struct responses_request, name, member, text)
-#define REFUSED PLAIN_ROW_REFUSED
-#define ONLY PLAIN_ROW_ONLY
-#define REMARK(name, text)
-#include "api/responses/responses_fields.def"
-#undef INT
-#undef FLAG
-#undef REFUSED
-#undef ONLY
-#undef REMARK
+#define PLAIN_OF struct responses_request
+#define PLAIN_TABLE "api/responses/responses_fields.def"
+#include "api/request/plain_rows.h"
 };
 
 /* ---- what the content must be ---- */

@@ -16,7 +16,8 @@ struct responses_request {
 	struct history history;
 	json_t *tools;               /* as chat's; ours */
 	json_t *echo;                /* the fields of the response that repeat the request; ours */
-	json_t *names;               /* by the name a tool is offered under: {"type", "name", "namespace", "tool"}; ours */
+	json_t *names;               /* by the name a tool is offered under: {"type", "name",
+				      * "namespace", "tool"}; ours */
 	struct gen_logit_bias *bias; /* ours */
 	const char *schema_at;       /* where the schema stood */
 	bool stream, store, parallel;
@@ -34,8 +35,8 @@ void responses_request_fini(struct responses_request *r);
 
 /* "tools", "tool_choice" and "parallel_tool_calls" into r->tools, r->names and r->spec. Tools are functions, custom
  * tools (functions of one string), and namespaces of functions; what only a service of OpenAI's can run is left out
- * when the model is free not to use it, and refused by name otherwise. The echo has them as the client gave them, but for
- * those that were left out. */
+ * when the model is free not to use it, and refused by name otherwise. The echo has them as the client gave them, but
+ * for those that were left out. */
 int responses_tools_parse(const struct field_at *b, struct responses_request *r, struct error *err);
 /* The name under which a function of a namespace (NULL: of none) is offered. */
 void responses_tools_name(const char *space, const char *name, struct buf *out);

@@ -18,7 +18,8 @@ void responses_store_keep(struct engine *e, const char *id, json_t *response)
 	(void)engine_keep(e, id, &text);
 }
 
-/* Whoever asked for a response may read it: the engine knows the label. Both *ret are the caller's; messages may be NULL. */
+/* Whoever asked for a response may read it: the engine knows the label. Both *ret are the
+ * caller's; messages may be NULL. */
 static int responses_store_find(const struct exchange *x, const char *id, json_t **ret_response, json_t **ret_messages,
 	const char *param, struct error *err)
 {

@@ -31,7 +31,8 @@ struct gzip {
 	size_t n, at;
 	size_t base, end;           /* where the window of 2 * GZIP_WINDOW begins; what was read so far */
 	bool eof;
-	int32_t head[GZIP_HASHES];  /* the latest position of each hash; 0: none, so that the first byte is never found */
+	int32_t head[GZIP_HASHES];  /* the latest position of each hash; 0: none, so that the first
+				     * byte is never found */
 	int32_t prev[GZIP_WINDOW];  /* the one before, by position modulo */
 	struct gzip_block block;
 };

@@ -63,7 +63,8 @@ bool probe_figure_declared(const char *probe, const char *figure, bool *ret_many
 		const char *name = probe_figures[i].name;
 		size_t n = strcspn(name, "*");
 
-		if (strcmp(probe_figures[i].probe, probe) != 0 || strncmp(name, figure, n) != 0 || (!name[n] && figure[n]))
+		if (strcmp(probe_figures[i].probe, probe) != 0 || strncmp(name, figure, n) != 0 ||
+		    (!name[n] && figure[n]))
 			continue;
 		*ret_many = name[n] == '*';
 		return true;
@@ -100,8 +101,8 @@ void probe_result_fini(struct probe_result *r)
 
 json_t *probe_result_json(const char *name, const struct probe_result *r, double seconds)
 {
-	return json_pack("{s:s, s:s, s:s, s:O, s:O, s:f}", "name", name, "verdict", probe_verdict_name(r->verdict), "why",
-			 buf_str(&r->why), "figures", r->figures, "requests", r->requests, "seconds", seconds);
+	return json_pack("{s:s, s:s, s:s, s:O, s:O, s:f}", "name", name, "verdict", probe_verdict_name(r->verdict),
+			 "why", buf_str(&r->why), "figures", r->figures, "requests", r->requests, "seconds", seconds);
 }
 
 static json_t *probe_list_figures(const char *probe)
@@ -122,9 +123,10 @@ json_t *probe_list(void)
 	for (size_t i = 0; i < mem_countof(probe_rows); i++) {
 		const struct probe_row *p = &probe_rows[i];
 
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o}", "name", p->name, "text", p->text, "options",
-						      probe_option_list(p->name), "figures",
-						      probe_list_figures(p->name)));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:o, s:o}", "name", p->name, "text", p->text, "options",
+						probe_option_list(p->name), "figures",
+						probe_list_figures(p->name)));
 	}
 	return list;
 }

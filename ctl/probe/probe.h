@@ -44,10 +44,11 @@ struct probe_compare {
 /* A chat server. `body` is an OpenAI chat.completions request without `stream`; the reply is a chat.completion
  * object. With delta the server streams and the reply is put together. 0 or a negative code, `why` filled. */
 struct probe_peer {
-	int (*chat)(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, json_t **ret_reply, struct buf *why);
-	/* One raw exchange, for what `chat` hides: status, headers, the stream's own lines, times. 0 whatever the status,
-	 * also when `piece` dropped the connection; a negative code when no whole answer came, `why` filled. NULL: the
-	 * peer has no HTTP, and http_why says why (may be NULL too). */
+	int (*chat)(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, json_t **ret_reply,
+		    struct buf *why);
+	/* One raw exchange, for what `chat` hides: status, headers, the stream's own lines, times. 0 whatever the
+	 * status, also when `piece` dropped the connection; a negative code when no whole answer came, `why` filled.
+	 * NULL: the peer has no HTTP, and http_why says why (may be NULL too). */
 	int (*http)(void *arg, const struct probe_request *q, struct probe_reply *ret_r, struct buf *why);
 	const char *http_why;
 	/* Both are NULL for a server that cannot look into itself. RC_NOT_FOUND when there is no such request. */
@@ -77,18 +78,20 @@ json_t *probe_result_json(const char *name, const struct probe_result *r, double
  * "quick": 1; so who gathers options puts the weakest first. RC_NOT_FOUND for an unknown probe, RC_INVALID naming an
  * unknown or ill-typed option. A peer's error makes the verdict inconclusive, never an error here, so that one bad
  * answer cannot hide the rest of a report. */
-int probe_run(const char *name, json_t *options, const struct probe_peer *peer, struct probe_result *ret_r, struct buf *why);
+int probe_run(const char *name, json_t *options, const struct probe_peer *peer, struct probe_result *ret_r,
+	      struct buf *why);
 /* Checks one option value given as text (config file, command line) and adds it to options. */
 int probe_option_set(const char *probe, const char *option, const char *value, json_t *options, struct buf *why);
-/* The same for each of the named probes that has it, in options {probe: {name: value}}. One that none has is the error of
- * the last. */
+/* The same for each of the named probes that has it, in options {probe: {name: value}}. One
+ * that none has is the error of the last. */
 int probe_option_give(json_t *names, const char *option, const char *value, json_t *options, struct buf *why);
 /* [{name, text, options: [{name, default, quick, text}], figures: [{name, text}]}]; new reference. */
 json_t *probe_list(void);
 bool probe_exists(const char *name);
 /* The names, from 0; NULL past the last. */
 const char *probe_name(int i);
-/* Does the probe say in probe.def that it reports this figure? *ret_many: as one of many, by a name that ends in "*". */
+/* Does the probe say in probe.def that it reports this figure? *ret_many: as one of many, by a
+ * name that ends in "*". */
 bool probe_figure_declared(const char *probe, const char *figure, bool *ret_many);
 /* The probes that a list of names means, each once; "all" means every probe, and so does NULL. RC_NOT_FOUND. */
 int probe_names(json_t *said, json_t **ret_names, struct buf *why);

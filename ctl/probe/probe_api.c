@@ -189,22 +189,26 @@ static void api_check_model(struct api *a)
 
 static void api_check_chat(struct api *a)
 {
-	json_t *answer = probe_api_whole(a, probe_api_body(a, "What is the capital of Greece?", false, false)), *message;
+	json_t *answer = probe_api_whole(a, probe_api_body(a, "What is the capital of Greece?", false, false)),
+		*message;
 
 	if (!answer)
 		return;
 	message = probe_api_message(answer);
 	a->answered = json_is_object(message);
 	if (strcmp(probe_api_text(answer, "object"), "chat.completion"))
-		probe_api_found(a, PROBE_FAIL, "object is \"%.40s\", not chat.completion", probe_api_text(answer, "object"));
+		probe_api_found(a, PROBE_FAIL, "object is \"%.40s\", not chat.completion",
+				probe_api_text(answer, "object"));
 	if (!a->answered)
 		probe_api_found(a, PROBE_FAIL, "there is no choices[0].message");
 	else if (strcmp(probe_api_text(message, "role"), "assistant"))
 		probe_api_found(a, PROBE_FAIL, "the role is \"%.40s\", not assistant", probe_api_text(message, "role"));
 	else if (!*probe_api_text(message, "content"))
-		probe_api_found(a, PROBE_FAIL, "the content is empty (finish_reason \"%.40s\")", probe_api_finish(answer));
+		probe_api_found(a, PROBE_FAIL, "the content is empty (finish_reason \"%.40s\")",
+				probe_api_finish(answer));
 	if (a->answered && strcmp(probe_api_finish(answer), "stop") && strcmp(probe_api_finish(answer), "length"))
-		probe_api_found(a, PROBE_FAIL, "finish_reason is \"%.40s\", neither stop nor length", probe_api_finish(answer));
+		probe_api_found(a, PROBE_FAIL, "finish_reason is \"%.40s\", neither stop nor length",
+				probe_api_finish(answer));
 	if (!json_is_object(json_object_get(answer, "usage")))
 		probe_api_found(a, PROBE_FAIL, "there is no usage");
 	if (a->answered && *probe_api_reasoning(message) && !a->chat.plain)
@@ -273,7 +277,8 @@ static void api_judge_stream(struct api *a, const struct probe_stream *s)
 	if (a->reasoned && !s->reasoning.len)
 		probe_api_found(a, PROBE_FAIL, "reasoning is lost in the stream");
 	if (probe_api_markup(buf_str(&s->content)))
-		probe_api_found(a, PROBE_FAIL, "markup stands inside the content: \"%s\"", probe_api_markup(buf_str(&s->content)));
+		probe_api_found(a, PROBE_FAIL, "markup stands inside the content: \"%s\"",
+				probe_api_markup(buf_str(&s->content)));
 }
 
 static void api_check_stream(struct api *a)
@@ -312,7 +317,8 @@ static void api_check_fields(struct api *a)
 	if (!a->answered)
 		probe_api_found(a, PROBE_FAIL, "there was no whole answer to look at");
 	if (a->chat.plain)
-		probe_verdict(a->run, PROBE_PASS, "%s: asked without thinking and chat_template_kwargs, which the server refuses: %s",
+		probe_verdict(a->run, PROBE_PASS,
+			      "%s: asked without thinking and chat_template_kwargs, which the server refuses: %s",
 			      a->check, buf_str(&a->chat.refusal));
 	probe_figure(a->run, "fields_missing", (double)json_object_size(f->missing));
 	probe_figure(a->run, "fields_mistyped", (double)json_object_size(f->wrong));
@@ -345,7 +351,8 @@ static void api_check_auth(struct api *a)
 	}
 	none = api_knock(a, "");
 	if (none == 200 && a->run->peer->local)
-		probe_verdict(a->run, PROBE_PASS, "%s: open, no key is needed; only this machine can reach it", a->check);
+		probe_verdict(a->run, PROBE_PASS, "%s: open, no key is needed; only this machine can reach it",
+			      a->check);
 	else if (none == 200)
 		probe_api_found(a, PROBE_WARN, "open, no key is needed, and other machines can reach it");
 	else if (none)
@@ -418,7 +425,8 @@ static void api_run_check(struct api *a, const struct api_check *c)
 void probe_api(struct probe_run *r)
 {
 	const struct probe_peer *p = r->peer;
-	struct api a = { .run = r, .chat = { .http = p->http, .arg = p->arg, .patience = (int)probe_int(r, "patience") } };
+	struct api a =
+		{ .run = r, .chat = { .http = p->http, .arg = p->arg, .patience = (int)probe_int(r, "patience") } };
 
 	if (!p->http) {
 		probe_verdict(r, PROBE_INCONCLUSIVE, "there is no HTTP to look at%s%s", p->http_why ? ": " : "",

@@ -17,7 +17,8 @@ static void tools_judge(struct api *a, json_t *answer, json_t *call)
 	if (!*probe_api_text(call, "id") || strcmp(probe_api_text(call, "type"), "function"))
 		probe_api_found(a, PROBE_FAIL, "the call has no id or is of no type function");
 	if (strcmp(probe_api_text(function, "name"), TOOLS_FUNCTION))
-		probe_api_found(a, PROBE_FAIL, "\"%.40s\" is called, which was not offered", probe_api_text(function, "name"));
+		probe_api_found(a, PROBE_FAIL, "\"%.40s\" is called, which was not offered",
+				probe_api_text(function, "name"));
 	if (strcmp(probe_api_finish(answer), "tool_calls"))
 		probe_api_found(a, PROBE_FAIL, "finish_reason is \"%.40s\", not tool_calls", probe_api_finish(answer));
 	if (!json_is_string(json_object_get(function, "arguments"))) {

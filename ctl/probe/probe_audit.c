@@ -40,7 +40,8 @@ static void audit_found(json_t **list, const char *object, const char *name, con
 		*list = json_object();
 	buf_printf(&path, "%s.%.*s", object, AUDIT_NAME, name);
 	if (json_object_size(*list) < AUDIT_MAX && !json_object_get(*list, buf_str(&path)))
-		json_object_set_new(*list, buf_str(&path), json_string(what)); /* a name cut inside a character is left out */
+		json_object_set_new(*list, buf_str(&path), json_string(what)); /* a name cut inside a character is left
+										* out */
 	buf_fini(&path);
 }
 
@@ -95,7 +96,8 @@ static void audit_object(struct probe_audit *a, const char *object, json_t *o)
 /* Counts are not negative, and the total is their sum. */
 static void audit_usage(struct probe_audit *a, json_t *usage)
 {
-	json_t *prompt = json_object_get(usage, "prompt_tokens"), *completion = json_object_get(usage, "completion_tokens");
+	json_t *prompt = json_object_get(usage, "prompt_tokens"),
+		*completion = json_object_get(usage, "completion_tokens");
 	json_t *total = json_object_get(usage, "total_tokens"), *v;
 	json_int_t sum;
 	const char *name;
@@ -155,7 +157,8 @@ void probe_audit_completion(struct probe_audit *a, json_t *completion)
 
 void probe_audit_chunk(struct probe_audit *a, json_t *chunk)
 {
-	static const struct audit_names is = { "chunk", "chunk_choice", "delta", "delta_call", "delta_function", "delta" };
+	static const struct audit_names is = { "chunk", "chunk_choice", "delta", "delta_call", "delta_function",
+					       "delta" };
 
 	audit_answer(a, &is, chunk);
 }

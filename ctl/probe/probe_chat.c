@@ -48,8 +48,8 @@ int probe_chat_error(const struct probe_reply *r, struct buf *why)
 	json_t *body;
 
 	if (*encoding && strcasecmp(encoding, "identity"))
-		return buf_why(why, RC_INVALID, "HTTP %d in the Content-Encoding \"%.40s\", which nobody asked for", r->status,
-			       encoding);
+		return buf_why(why, RC_INVALID, "HTTP %d in the Content-Encoding \"%.40s\", which nobody asked for",
+			       r->status, encoding);
 	if (r->status >= 200 && r->status < 300)
 		return 0;
 	for (size_t i = 0; i < mem_countof(row); i++)
@@ -63,8 +63,8 @@ int probe_chat_error(const struct probe_reply *r, struct buf *why)
 		buf_why(why, rc, "HTTP %d: %.*s", r->status, CHAT_SHOWN, message);
 	else
 		buf_why(why, rc, "HTTP %d, no JSON error but %s: \"%.*s\"", r->status,
-			*probe_reply_header(r, "content-type") ? probe_reply_header(r, "content-type") : "an untyped body", 60,
-			buf_str(&r->body));
+			*probe_reply_header(r, "content-type") ? probe_reply_header(r, "content-type") :
+			"an untyped body", 60, buf_str(&r->body));
 	json_decref(body);
 	return rc;
 }

@@ -69,7 +69,8 @@ static int probe_http_judge(CURLU *u, struct probe_http *h, struct buf *why)
 	for (size_t i = 0; i < mem_countof(none) && !bad; i++)
 		bad = probe_http_part(u, none[i]);
 	if (!scheme || (strcmp(scheme, "http") && strcmp(scheme, "https")) || !host || bad)
-		r = buf_why(why, RC_INVALID, "the URL must be http or https with a host, without user, query and fragment");
+		r = buf_why(why, RC_INVALID,
+			    "the URL must be http or https with a host, without user, query and fragment");
 	else if (!path || !*path || !strcmp(path, "/"))
 		must(curl_url_set(u, CURLUPART_PATH, "/v1", 0) == CURLUE_OK);
 	base = r ? NULL : probe_http_part(u, CURLUPART_URL);
@@ -345,8 +346,8 @@ static int http_result(const struct http_now *x, CURLcode code, struct buf *why)
 	case RC_TOO_LARGE: return buf_why(why, x->rc, "the answer is larger than %u bytes", HTTP_MAX_BODY);
 	case RC_TIMEOUT:
 		if (x->too_long)
-			return buf_why(why, x->rc, "no whole answer within %.0f seconds (%zu bytes of it came)", http_whole(x),
-				       r->body.len);
+			return buf_why(why, x->rc, "no whole answer within %.0f seconds (%zu bytes of it came)",
+				       http_whole(x), r->body.len);
 		return buf_why(why, x->rc, "nothing came for %d seconds", x->patience);
 	case RC_CANCELLED: return buf_why(why, x->rc, "the run was cancelled");
 	default: break;
@@ -364,7 +365,8 @@ int probe_http_exchange(void *arg, const struct probe_request *q, struct probe_r
 {
 	struct probe_http *h = arg;
 	struct probe_reply reply = { .headers = json_object() };
-	struct http_now x = { .h = h, .q = q, .reply = &reply, .patience = q->patience > 0 ? q->patience : h->patience };
+	struct http_now x =
+		{ .h = h, .q = q, .reply = &reply, .patience = q->patience > 0 ? q->patience : h->patience };
 	struct curl_slist *headers = http_headers(h, q);
 	struct buf url = { 0 };
 	long status = 0;

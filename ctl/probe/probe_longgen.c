@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* Bytes of a text that can be judged, about what min_tokens of the quick form are. Of 1,200 bytes of English, Chinese,
- * code and tables the gzip ratio is 0.41 or more, of a sentence again and again under 0.10; the header alone is 0.015. */
+ * code and tables the gzip ratio is 0.41 or more, of a sentence again and again under 0.10; the
+ * header alone is 0.015. */
 #define LONGGEN_GZIP_FROM 1200
 #define LONGGEN_SILENT 16        /* tokens that are no text: what ends the answer, the marks of phases */
 /* A ratio can recover, as runs and lines cannot. So the generation is stopped by it only once so many bytes are under
@@ -140,7 +141,8 @@ static bool longgen_counted(const struct longgen *g, const struct probe_answer *
 		bytes += g->text[p].text.len;
 	if (a->completion_tokens >= 0 && (size_t)a->completion_tokens <= bytes + LONGGEN_SILENT)
 		return true;
-	probe_verdict(g->run, PROBE_INCONCLUSIVE, "usage counts %.0f tokens, and %zu bytes came in %d pieces: it cannot be "
+	probe_verdict(g->run, PROBE_INCONCLUSIVE,
+		      "usage counts %.0f tokens, and %zu bytes came in %d pieces: it cannot be "
 		      "right", json_number_value(said), bytes, g->pieces);
 	return false;
 }
@@ -163,8 +165,8 @@ static void longgen_verdict(struct longgen *g, const struct probe_answer *a)
 		probe_verdict(r, PROBE_INCONCLUSIVE, "only %d tokens were generated (%s)", tokens, a->finish);
 	else if (!g->text[PHASE_CONTENT].text.len)
 		probe_verdict(r, PROBE_INCONCLUSIVE,
-			      "all %d tokens went to reasoning that does not repeat itself: there is no content to judge (%s)",
-			      tokens, a->finish);
+			      "all %d tokens went to reasoning that does not repeat itself: there is no content to "
+			      "judge (%s)", tokens, a->finish);
 	else if (g->text[PHASE_CONTENT].text.len < LONGGEN_GZIP_FROM)
 		probe_verdict(r, PROBE_INCONCLUSIVE, "%zu bytes of content are too few to be judged (%s)",
 			      g->text[PHASE_CONTENT].text.len, a->finish);
@@ -182,8 +184,9 @@ void probe_longgen(struct probe_run *r)
 		probe_text_init(&g.text[p]);
 		g.look[p] = LONGGEN_STOP_FROM;
 	}
-	probe_say(messages, "user", "Write a long and detailed article about the history of operating systems, from the "
-				    "first batch monitors to today, with a chapter for each decade.");
+	probe_say(messages, "user",
+		  "Write a long and detailed article about the history of operating systems, from the "
+		  "first batch monitors to today, with a chapter for each decade.");
 	body = probe_body(messages, probe_int(r, "thinking"), false, (int)probe_int(r, "max_tokens"));
 	json_object_set_new(body, "temperature", json_real(probe_real(r, "temperature")));
 	json_object_set_new(body, "seed", json_integer(probe_int(r, "seed")));

@@ -176,7 +176,8 @@ static void probe_option_defaults(const char *name, bool quick, json_t *options)
 		const struct probe_option *o = &probe_options[i];
 
 		if (probe_option_is_of(name, o))
-			must_zero(probe_option_set(name, o->name, quick && *o->quick ? o->quick : o->def, options, NULL));
+			must_zero(probe_option_set(name, o->name, quick && *o->quick ? o->quick : o->def, options,
+						   NULL));
 	}
 }
 
@@ -203,8 +204,9 @@ json_t *probe_option_list(const char *probe)
 		const struct probe_option *o = &probe_options[i];
 
 		if (probe_option_is_of(probe, o))
-			json_array_append_new(options, json_pack("{s:s, s:s, s:s, s:s}", "name", o->name, "default", o->def,
-								 "quick", *o->quick ? o->quick : o->def, "text", o->text));
+			json_array_append_new(options,
+					      json_pack("{s:s, s:s, s:s, s:s}", "name", o->name, "default", o->def,
+							"quick", *o->quick ? o->quick : o->def, "text", o->text));
 	}
 	return options;
 }

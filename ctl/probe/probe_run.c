@@ -73,8 +73,8 @@ json_t *probe_body(json_t *messages, bool thinking, bool tools, int max_tokens)
 		json_object_set_new(body, "tools",
 				    json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s}}, s:[s]}}}]", "type", "function",
 					      "function", "name", "get_weather", "description",
-					      "Get the weather for a city", "parameters", "type", "object", "properties",
-					      "city", "type", "string", "required", "city"));
+					      "Get the weather for a city", "parameters", "type", "object",
+					      "properties", "city", "type", "string", "required", "city"));
 	return body;
 }
 

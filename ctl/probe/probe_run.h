@@ -36,7 +36,8 @@ double probe_real(const struct probe_run *r, const char *option);
 int64_t probe_list_int(const struct probe_run *r, const char *option, size_t i);
 void probe_figure(struct probe_run *r, const char *name, double value);
 /* Raises the verdict to at least v (pass < warn < fail; inconclusive only over pass) and appends to `why`. */
-void probe_verdict(struct probe_run *r, enum probe_verdict v, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void probe_verdict(struct probe_run *r, enum probe_verdict v, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Adds {role, content} to messages. */
 void probe_say(json_t *messages, const char *role, const char *content);

@@ -52,7 +52,8 @@ static int probe_sse_line(struct probe_sse *s, struct buf *why)
 		s->has_data = false;
 	} else if (s->line.len && s->line.data[0] == ':') {
 		s->comments++;
-	} else if (s->line.len && (memchr(s->line.data, '\r', s->line.len) || memchr(s->line.data, '\0', s->line.len))) {
+	} else if (s->line.len &&
+		   (memchr(s->line.data, '\r', s->line.len) || memchr(s->line.data, '\0', s->line.len))) {
 		r = probe_sse_bad(s, why);
 	} else if (s->line.len) {
 		r = probe_sse_field(s, why);

@@ -218,7 +218,8 @@ static json_t *probe_stream_message(const struct probe_stream *s)
 		const struct probe_stream_call *c = &s->call[i];
 
 		must_zero(json_array_append_new(calls, json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", c->id ? c->id : "",
-								 "type", "function", "function", "name", c->name ? c->name : "",
+								 "type", "function", "function", "name",
+								 c->name ? c->name : "",
 								 "arguments", probe_stream_utf8(&c->arguments))));
 	}
 	must(m && calls);
@@ -233,8 +234,8 @@ static json_t *probe_stream_message(const struct probe_stream *s)
 json_t *probe_stream_reply(const struct probe_stream *s)
 {
 	static const char *const heads[] = { "id", "created", "model" };
-	json_t *o = json_pack("{s:s, s:[{s:i, s:o, s:s}]}", "object", "chat.completion", "choices", "index", 0, "message",
-			      probe_stream_message(s), "finish_reason",
+	json_t *o = json_pack("{s:s, s:[{s:i, s:o, s:s}]}", "object", "chat.completion", "choices", "index", 0,
+			      "message", probe_stream_message(s), "finish_reason",
 			      s->stopped ? "stopped_by_probe" : s->finish ? s->finish : "");
 
 	must(o);

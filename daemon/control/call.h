@@ -18,7 +18,8 @@ struct call {
 	json_t *params;             /* never NULL; checked against the verb's arguments */
 	struct peer peer;
 	void (*gone)(struct call *c); /* told when the peer leaves before the answer; call_fail() frees as ever */
-	/* Told when the peer has taken all replies so far, for those that send more than may wait; NULL: nobody asks. */
+	/* Told when the peer has taken all replies so far, for those that send more than may
+	 * wait; NULL: nobody asks. */
 	void (*taken)(struct call *c);
 	void *arg;                  /* the handler's */
 };

@@ -25,8 +25,8 @@ static int check_gpu_wait(void *arg, char *why, size_t size)
 	return queue_op_done(g->queue, why, size);
 }
 
-int check_gpu_open(struct check_gpu *g, struct device *d, const struct dsv4_plugin *p, const struct check_device **ret_check,
-		   struct buf *why)
+int check_gpu_open(struct check_gpu *g, struct device *d, const struct dsv4_plugin *p,
+		   const struct check_device **ret_check, struct buf *why)
 {
 	*g = (struct check_gpu){ .device = d };
 	*ret_check = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * exactness.c - whose mark EXACT is believed: what was built with this program, and not what was found to lie.
- * Threads: control; exactness_golden() on ops; exactness_keep_run() on one of its own. Locks: none (ops.h hands over). */
+ * Threads: control; exactness_golden() on ops; exactness_keep_run() on one of its own. Locks:
+ * none (ops.h hands over). */
 #include "daemon/kernels/exactness.h"
 #include "ctl/varlink.h"
 #include "daemon/state.h"
@@ -234,8 +235,8 @@ void exactness_tick(struct daemon *d)
 	for (const struct disproved *p = newest; p && p->n > d->exact_told; p = p->older) {
 		if (p->believed)
 			engine_numbers_changed(d->engine);
-		log_event(LOG_LV_ERR, "exact_disproved", "name=%s sha256=%s believed=%d why=%s", p->name, p->key, p->believed,
-			  LOGQ(p->why));
+		log_event(LOG_LV_ERR, "exact_disproved", "name=%s sha256=%s believed=%d why=%s", p->name, p->key,
+			  p->believed, LOGQ(p->why));
 	}
 	d->exact_told = n;
 	if (n > d->exact_kept && !d->exact_keeping && !d->stopping)

@@ -3,8 +3,8 @@
  * Threads: control; what says so on ops. Locks: none.
  *
  * The engine keeps the list of what was disproved (disproved.h) and acts on it at once. Here it is told, kept in the
- * state directory so that the disk cache is not poisoned again by the next run, and, when one of them was believed, what
- * the cache still holds from before, which nobody finds any more, is thrown away. */
+ * state directory so that the disk cache is not poisoned again by the next run, and, when one of them was believed,
+ * what the cache still holds from before, which nobody finds any more, is thrown away. */
 #ifndef DAEMON_EXACTNESS_H
 #define DAEMON_EXACTNESS_H
 

@@ -89,8 +89,8 @@ void kernels_tick(struct daemon *d);
  * ov[0..*n), which has room for KSET_MAX_OVERLAYS; "all=ref" empties it. RC_INVALID, RC_NOT_FOUND, RC_PLUGIN,
  * RC_KERNEL, RC_TOO_LARGE. */
 int kernels_spec_add(struct daemon *d, const char *spec, struct kset_overlay *ov, int *n, struct buf *why);
-/* The name after the "=", whether or not there is such a plugin. RC_INVALID for the form, an unknown family, op or phase:
- * asked first, as those are not the plugin's fault. */
+/* The name after the "=", whether or not there is such a plugin. RC_INVALID for the form, an unknown family, op or
+ * phase: asked first, as those are not the plugin's fault. */
 int kernels_spec_plugin(const char *spec, const char **ret_name, struct buf *why);
 /* The same, and the overlays with ref in the plugin's place; none of "all". */
 int kernels_spec_read(const char *spec, struct kset_overlay *ov, int *n, const char **ret_name, struct buf *why);

@@ -356,8 +356,8 @@ int plugin_cool(struct daemon *d, struct plugin *p)
 	int r;
 
 	must(plugin_temperature(p) == TEMP_WARM);
-	*c = (struct plugin_cool){ .job = { .run = cool_run, .done = cool_done, .patient = true }, .daemon = d, .plugin = p,
-				   .map = p->map };
+	*c = (struct plugin_cool){ .job = { .run = cool_run, .done = cool_done, .patient = true }, .daemon = d,
+				   .plugin = p, .map = p->map };
 	r = ops_submit(d->ops, &c->job, NULL);
 	if (r) {
 		free(c);

@@ -229,7 +229,8 @@ static void start_lay(struct start *s)
 	struct plugin *p = plugins_find(s->daemon, json_string_value(s->trying));
 
 	if (!p || start_lossy(&p->facts)) {
-		start_pass_over(s, json_string_value(s->trying), p ? "it is lossy, and is used where it is asked for by name" :
+		start_pass_over(s, json_string_value(s->trying),
+				p ? "it is lossy, and is used where it is asked for by name" :
 				"its file is a plugin of another name");
 		return;
 	}

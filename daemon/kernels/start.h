@@ -16,8 +16,8 @@ enum start_from { START_CONFIGURATION, START_LAST_GOOD, START_REF };
 /* io.dsv4.Daemon.Status, started_from. */
 const char *start_from_name(enum start_from f);
 
-/* Would `use` be had here, so far as the files say (none is run)? `auto` and ref always; of `prefer` and `prefer_gpu` the
- * form of the names. RC_CONFIG. start_check.c */
+/* Would `use` be had here, so far as the files say (none is run)? `auto` and ref always; of `prefer` and `prefer_gpu`
+ * the form of the names. RC_CONFIG. start_check.c */
 int start_check(const struct conf *c, struct buf *why);
 /* Words with blanks between them, as an array. */
 json_t *start_words(const char *text);

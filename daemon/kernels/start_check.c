@@ -19,7 +19,8 @@ static int check_open(const struct conf *c, const char *file, struct plugin_file
 	int r = plugin_file_open(conf_text(c, CONF_dir), path, geteuid(), ret_pf, why);
 
 	free(path);
-	r = r ? r : plugin_facts_fit(&(*ret_pf)->facts, strcmp(conf_text(c, CONF_device), "cpu") ? NULL : device_cpu(), why);
+	r = r ? r : plugin_facts_fit(&(*ret_pf)->facts, strcmp(conf_text(c, CONF_device), "cpu") ? NULL : device_cpu(),
+				     why);
 	if (r)
 		plugin_file_free(ret_pf);
 	return r;
@@ -92,7 +93,8 @@ static int check_names(const struct conf *c, enum conf_key key, const char *name
 static int check_use(const struct conf *c, struct buf *why)
 {
 	const char *text = conf_text(c, CONF_use);
-	json_t *use = strcmp(text, "auto") && strcmp(text, provider_ref.plugin->name) ? start_words(text) : json_array();
+	json_t *use = strcmp(text, "auto") && strcmp(text, provider_ref.plugin->name) ? start_words(text) :
+		json_array();
 	struct buf reason = { 0 };
 	json_t *w;
 	size_t i;

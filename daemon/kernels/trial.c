@@ -44,7 +44,8 @@ struct trial {
 /* What a sanitizer or a foreign library path needs. Nothing of systemd's, whose watchdog and sockets are not the
  * child's; no secrets. */
 static const char *const trial_env_kept[] = { "ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=", "UBSAN_OPTIONS=",
-					      "LD_LIBRARY_PATH=", "PATH=", "LLVM_PROFILE_FILE=", "CUDA_VISIBLE_DEVICES=", "CUDA_DEVICE_ORDER=",
+					      "LD_LIBRARY_PATH=", "PATH=", "LLVM_PROFILE_FILE=",
+					      "CUDA_VISIBLE_DEVICES=", "CUDA_DEVICE_ORDER=",
 					      "CUSIM_DEVICES=", "CUSIM_SM=", "CUSIM_MEMORY=" };
 /* Freed memory that a thread keeps for itself would look like a leak. */
 #define TRIAL_TUNABLES "GLIBC_TUNABLES=glibc.malloc.tcache_count=0"

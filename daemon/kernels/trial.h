@@ -14,7 +14,8 @@ struct trial_options {
 	uint64_t seed;             /* of the check; 0: 1 */
 	const struct check_shape *shape; /* [n_shape] the check runs on; NULL: tiny */
 	int n_shape;
-	const char *device;        /* of plugins that compute on a GPU: device_name(), which the child opens for itself */
+	const char *device;        /* of plugins that compute on a GPU: device_name(), which the
+				    * child opens for itself */
 	atomic_bool *cancel;       /* NULL: never */
 };
 
@@ -23,8 +24,8 @@ struct trial_options {
  * meet, also crashed ("SIGSEGV in open") and timed-out ("check attn after 60 s"); RC_CANCELLED, -errno. */
 int trial_run(const struct plugin_file *pf, const char *copies, const struct trial_options *o, struct buf *why);
 
-/* The child's main: dsv4d --probe COPY SEED DEVICE SHAPE... It needs the pipe that trial_run() gives it, and is for nobody
- * else: it removes COPY. Returns the exit status. */
+/* The child's main: dsv4d --probe COPY SEED DEVICE SHAPE... It needs the pipe that trial_run() gives it, and is for
+ * nobody else: it removes COPY. Returns the exit status. */
 int trial_child(int argc, char **argv);
 
 #endif

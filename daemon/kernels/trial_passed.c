@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * trial_passed.c - which plugins have passed their trial on this machine, over restarts: a start need not wait for it again.
+ * trial_passed.c - which plugins have passed their trial on this machine, over restarts: a
+ * start need not wait for it again.
  * Threads: ops. Locks: none. */
 #include "daemon/kernels/trial_passed.h"
 #include "engine/base/mem.h"

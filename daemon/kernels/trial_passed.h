@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * trial_passed.h - which plugins have passed their trial on this machine, over restarts: a start need not wait for it again.
+ * trial_passed.h - which plugins have passed their trial on this machine, over restarts: a
+ * start need not wait for it again.
  * Threads: ops. Locks: none. */
 #ifndef DAEMON_TRIAL_PASSED_H
 #define DAEMON_TRIAL_PASSED_H

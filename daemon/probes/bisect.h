@@ -2,8 +2,8 @@
  * bisect.h - which of n changes makes a verdict bad: a search that asks for as few runs as it can.
  * Threads: any, one at a time per search. Locks: none.
  *
- * It knows nothing of kernels: a candidate is a set of changes, bit i for change i, and the oracle runs it once. Nothing
- * bad (0) is the good end, all of them the bad end; both are run first.
+ * It knows nothing of kernels: a candidate is a set of changes, bit i for change i, and the oracle runs it once.
+ * Nothing bad (0) is the good end, all of them the bad end; both are run first.
  *
  * First as if one change did it and needed no other: halving takes 2 + log2(n) runs, both ends with them, and chooses
  * the candidates so that one run more tells it from two that are needed together and from two that do it each. Where
@@ -29,7 +29,8 @@ typedef int bisect_oracle_f(void *arg, uint64_t candidate, int *ret_level);
 
 struct bisect_options {
 	int n;                      /* changes: 1 to BISECT_MAX_CHANGES */
-	const double *weight;       /* [n] how likely each is the culprit, > 0; NULL: all the same; of 8 they only order */
+	const double *weight;       /* [n] how likely each is the culprit, > 0; NULL: all the same;
+				     * of 8 they only order */
 	int repeat;                 /* runs of one candidate at most */
 	bool sampled;               /* verdicts differ from run to run: the middle one of `repeat` counts */
 	bool confirm;               /* found is only what mends the bad end, and if it does not it is searched on */

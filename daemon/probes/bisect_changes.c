@@ -112,7 +112,8 @@ static void changes_find_parameters(struct bisect_changes *c)
 /* ---- what is exchanged together ---- */
 
 /* Does the side's parameter have this value, and one of the change's slots its rounding? */
-static bool changes_chosen(const struct bisect_end *e, const struct changes_choice *choice, const struct bisect_change *ch)
+static bool changes_chosen(const struct bisect_end *e, const struct changes_choice *choice,
+			   const struct bisect_change *ch)
 {
 	const struct numerics_row *row = numerics_find(choice->param, strlen(choice->param));
 	char value[32];

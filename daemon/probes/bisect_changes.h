@@ -34,7 +34,8 @@ struct bisect_changes {
 /* Takes over neither set. */
 void bisect_changes_find(const struct bisect_end *good, const struct bisect_end *bad, struct bisect_changes *ret_c);
 void bisect_changes_fini(struct bisect_changes *c);
-/* The good end with these changes (bit i: change i); *ret_ks is a pin. RC_TOO_LARGE when no list of overlays says it. */
+/* The good end with these changes (bit i: change i); *ret_ks is a pin. RC_TOO_LARGE when no
+ * list of overlays says it. */
 int bisect_changes_mix(const struct bisect_changes *c, uint64_t which, struct kset **ret_ks, struct numerics *ret_n,
 		       struct buf *why);
 /* The commands that take these changes back, one per line: from the bad end, when that is `active` with `now` in force,

@@ -98,7 +98,8 @@ static void bisect_job_keep(struct bisect_job *j, uint64_t candidate, const stru
 
 	bisect_job_mixture(j, candidate, &mixture);
 	run = json_pack("{s:i, s:o, s:s, s:s, s:O, s:O, s:O, s:O}", "run", (int)json_array_size(j->runs) + 1, "changes",
-			bisect_job_numbers(candidate), "mixture", buf_str(&mixture), "kernels", kset_name(ks), "verdict",
+			bisect_job_numbers(candidate), "mixture", buf_str(&mixture), "kernels", kset_name(ks),
+			"verdict",
 			json_object_get(result, "verdict"), "why", json_object_get(result, "why"), "requests",
 			json_object_get(result, "requests"), "seconds", json_object_get(result, "seconds"));
 	must_zero(json_array_append_new(j->runs, run));
@@ -127,8 +128,10 @@ static int bisect_job_refused(struct bisect_job *j, const struct probe_here *h, 
 
 	engine_status(j->daemon->engine, &s);
 	if (h->refused || (s.draining && r->verdict == PROBE_INCONCLUSIVE))
-		return buf_why(&j->why, h->refused ? h->refused : RC_DRAINING, "after %d runs, of which each came to a verdict: %s",
-			       (int)json_array_size(j->runs), r->why.len ? buf_str(&r->why) : "a request was turned away");
+		return buf_why(&j->why, h->refused ? h->refused : RC_DRAINING,
+			       "after %d runs, of which each came to a verdict: %s",
+			       (int)json_array_size(j->runs),
+			       r->why.len ? buf_str(&r->why) : "a request was turned away");
 	return 0;
 }
 

@@ -15,7 +15,8 @@ int probe_front_new(const struct daemon *d, bool (*cancelled)(void *arg), void *
 	if (d->http)
 		http_own_url(d->http, &url);
 	o.url = buf_str(&url);
-	r = url.len ? probe_http_new(&o, ret_h, why) : buf_why(why, RC_UNSUPPORTED, "this daemon listens nowhere for HTTP");
+	r = url.len ? probe_http_new(&o, ret_h, why) : buf_why(why, RC_UNSUPPORTED,
+							       "this daemon listens nowhere for HTTP");
 	buf_fini(&url);
 	return r;
 }

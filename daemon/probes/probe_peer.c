@@ -46,7 +46,8 @@ int probe_here_under(const char *probe, struct buf *why)
 {
 	for (size_t i = 0; i < mem_countof(peer_active_only); i++)
 		if (!strcmp(probe, peer_active_only[i].probe))
-			return buf_why(why, RC_INVALID, "the probe %s cannot be run under a set that is not in force: %s", probe,
+			return buf_why(why, RC_INVALID,
+				       "the probe %s cannot be run under a set that is not in force: %s", probe,
 				       peer_active_only[i].why);
 	return 0;
 }
@@ -76,7 +77,8 @@ static int peer_event(void *arg, const struct gen_event *ev)
 	return s->stopped;
 }
 
-static int peer_chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, json_t **ret_reply, struct buf *why)
+static int peer_chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, json_t **ret_reply,
+		     struct buf *why)
 {
 	struct peer_stream s = { .here = arg, .delta = delta, .arg = delta_arg };
 	struct chat_under under = s.here->under;
@@ -97,7 +99,8 @@ static int peer_chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_
 		s.here->refused = rc;
 	if (s.stopped && rc == RC_CANCELLED) {
 		*ret_reply = json_pack("{s:s, s:[{s:s, s:{s:s, s:s, s:s}}], s:{s:i, s:i}}", "id", id, "choices",
-				       "finish_reason", "stopped_by_probe", "message", "role", "assistant", "content", buf_str(&s.content),
+				       "finish_reason", "stopped_by_probe", "message", "role", "assistant", "content",
+				       buf_str(&s.content),
 				       "reasoning_content", buf_str(&s.reasoning), "usage", "prompt_tokens", 0,
 				       "completion_tokens", s.tokens);
 		rc = 0;

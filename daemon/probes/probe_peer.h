@@ -25,8 +25,8 @@ struct probe_here {
 	int refused;                 /* set: how the server turned a request away, which says nothing about an answer */
 };
 
-/* Fills all but `progress`, which stays the caller's; `http` only with a front. The requests of `chat` carry no label of
- * their own: their ids stand in the result. */
+/* Fills all but `progress`, which stays the caller's; `http` only with a front. The requests of `chat` carry no label
+ * of their own: their ids stand in the result. */
 void probe_peer_init(struct probe_peer *ret_p, struct probe_here *h);
 
 /* Can the probe be run under a set that is not in force? RC_INVALID: it looks at what only the active set does. */

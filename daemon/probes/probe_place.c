@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * probe_place.c - requests of a scheduled probe take nobody's place: each waits until there is a free one, and all leave
- * when clients begin to wait.
+ * probe_place.c - requests of a scheduled probe take nobody's place: each waits until there is a free one, and all
+ * leave when clients begin to wait.
  * Threads: control begins; the rest on ops. Locks: the engine's, inside calls. */
 #include "daemon/probes/probe_place.h"
 #include "engine/base/clock.h"

@@ -39,7 +39,8 @@ struct plan_row *probe_plan_row(struct probe_plan *p, const char *probe);
 /* It is to run every so often; when that is what it was, nothing changes. Else the first time is one period after the
  * run that ended `age` ago, or, with age < 0 or a run that is overdue, somewhere within a period from now, a tenth of
  * one if overdue: luck, from 0 to 1, says where, so that not all begin together. */
-void probe_plan_set(struct probe_plan *p, const char *probe, long long every, long long age, double luck, long long now);
+void probe_plan_set(struct probe_plan *p, const char *probe, long long every, long long age, double luck,
+		    long long now);
 /* The probe to run now, whose next time is one period later; NULL: none is due, or none may begin. busy: why none may,
  * or PLAN_FREE. Of several the one that is due for longest. */
 const char *probe_plan_due(struct probe_plan *p, enum plan_reason busy, long long now);

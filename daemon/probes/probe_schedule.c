@@ -113,7 +113,8 @@ static void schedule_log(json_t *result)
 	json_array_foreach(json_object_get(result, "requests"), i, id)
 		buf_printf(&ids, "%s%s", i ? "," : "", json_string_value(id));
 	log_event(wrong ? LOG_LV_WARN : LOG_LV_INFO, wrong ? "probe_failed" : "probe",
-		  "probe=%s verdict=%s seconds=%.2f why=%s requests=%s", json_string_value(json_object_get(result, "name")),
+		  "probe=%s verdict=%s seconds=%.2f why=%s requests=%s",
+		  json_string_value(json_object_get(result, "name")),
 		  verdict, json_number_value(json_object_get(result, "seconds")),
 		  LOGQ(json_string_value(json_object_get(result, "why"))), LOGQ(buf_str(&ids)));
 	buf_fini(&ids);
@@ -188,7 +189,8 @@ void probe_schedule_tick(struct daemon *d)
 	}
 	if (s->job)
 		return;
-	s->place = (struct probe_place){ .engine = d->engine, .max_waiting = (int)conf_int(&d->conf, CONF_max_waiting) };
+	s->place = (struct probe_place){ .engine = d->engine,
+					 .max_waiting = (int)conf_int(&d->conf, CONF_max_waiting) };
 	probe = probe_plan_due(&s->plan, schedule_busy(d), clock_ms());
 	if (probe)
 		schedule_begin(d, probe);

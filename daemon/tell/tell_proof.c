@@ -172,7 +172,8 @@ static void tell_probe_figures(json_t *last, struct metrics *m)
 	json_object_foreach(last, probe, run)
 		json_object_foreach(json_object_get(json_object_get(run, "result"), "figures"), figure, v)
 			if (probe_figure_declared(probe, figure, &many) && !many)
-				metrics_put(m, METRIC_probe_figure, json_number_value(v), METRICS_LABELS(probe, figure));
+				metrics_put(m, METRIC_probe_figure, json_number_value(v),
+					    METRICS_LABELS(probe, figure));
 }
 
 /* The newest run of each probe that there is: what a file kept may name others. */

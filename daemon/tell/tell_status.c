@@ -136,8 +136,9 @@ static json_t *tell_parameters(struct daemon *d)
 
 		numerics_get(&now, row, value);
 		numerics_get(&native, row, usual);
-		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", row->name, "value", value, "native",
-						      usual, "text", row->text));
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:s, s:s}", "name", row->name, "value", value, "native",
+						usual, "text", row->text));
 	}
 	return list;
 }

@@ -35,7 +35,8 @@ static void verify_disk_bad(struct verify_disk *v, const struct cache_key *k, co
 	char key[CACHE_KEY_HEX];
 
 	if (json_array_size(v->bad) < VERIFY_DISK_MAX_BAD)
-		must_zero(json_array_append_new(v->bad, json_pack("{s:s, s:s}", "key", cache_key_hex(k, key), "why", why)));
+		must_zero(json_array_append_new(v->bad,
+						json_pack("{s:s, s:s}", "key", cache_key_hex(k, key), "why", why)));
 }
 
 /* Is it the file, and not the disk or want of something of ours? */
@@ -150,7 +151,8 @@ static int verify_disk_named(struct verify_disk *v, const char *id, struct verif
 			 : buf_why(&v->job->why, RC_NOT_FOUND, "no good block '%s' is on disk", id);
 	*ret_b = found->active ? found : NULL;
 	if (!found->active && verify_disk_cut_off(v, found))
-		cache_job_set(v->job, "note", json_string("a block before it is not on disk, or not good: only read back"));
+		cache_job_set(v->job, "note",
+			      json_string("a block before it is not on disk, or not good: only read back"));
 	return 0;
 }
 

@@ -36,8 +36,8 @@ static void explain_ask_hint(const struct explain_ask *a, const struct tokenizer
 	int found = 0;
 
 	if (token_find(t, a->id, a->n_prompt, text, strlen(text), TOKEN_FIND_LIKE, &first, 1, &found) == 0 && found)
-		buf_printf(why, "; with other white space or case it is there, %d time%s, first from token %d on", found,
-			   found == 1 ? "" : "s", first.begin);
+		buf_printf(why, "; with other white space or case it is there, %d time%s, first from token %d on",
+			   found, found == 1 ? "" : "s", first.begin);
 	else if (token_find(t, a->id + a->n_prompt, a->n - a->n_prompt, text, strlen(text), TOKEN_FIND_BYTES, &first, 1,
 			    &found) == 0 && found)
 		buf_adds(why, "; it is in the output");

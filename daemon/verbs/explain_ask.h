@@ -16,7 +16,8 @@ struct explain_ask {
 	int32_t *id;                   /* [n], the prompt and what was generated */
 	int n, n_prompt;
 	int position;                  /* that asks; with `best` the last that may */
-	bool best;                     /* of the positions from the prompt's last on, the one that suits the text best */
+	bool best;                     /* of the positions from the prompt's last on, the one that
+					* suits the text best */
 	int n_found;                   /* places of the text in the prompt */
 	int n_place;                   /* of which these are asked about */
 	struct token_span place[EXPLAIN_MAX_PLACES];

@@ -28,7 +28,8 @@ static void verify_keep(struct explain_verify *v, int topk, const struct explain
 {
 	struct explain_tried *t = &v->tried[v->n_tried++];
 
-	*t = (struct explain_tried){ .topk = topk, .took = mem_new((size_t)(v->n_place * v->n_layer) * sizeof *t->took) };
+	*t = (struct explain_tried){ .topk = topk,
+				     .took = mem_new((size_t)(v->n_place * v->n_layer) * sizeof *t->took) };
 	for (int i = 0; i < v->n_place * v->n_layer; i++) {
 		const struct explain_layer *l = &r->layer[i % v->n_layer];
 		const struct token_span *span = &v->place[i / v->n_layer];
@@ -36,7 +37,8 @@ static void verify_keep(struct explain_verify *v, int topk, const struct explain
 
 		explain_text(l, span->begin, span->end, &x);
 		t->took[i] = (struct explain_took){
-			.took = { [EXPLAIN_SOME] = x.n_selected > 0, [EXPLAIN_WHOLE] = x.n_held > 0 && x.n_seen == x.n_held },
+			.took = { [EXPLAIN_SOME] = x.n_selected > 0, [EXPLAIN_WHOLE] = x.n_held > 0 &&
+				  x.n_seen == x.n_held },
 			.topk = { [EXPLAIN_SOME] = x.topk_any, [EXPLAIN_WHOLE] = x.topk_text },
 			.exact = i % v->n_layer == 0 && l->n_misselected == 0,
 		};

@@ -84,7 +84,8 @@ static json_t *bisect_all(const struct bisect_changes *c)
 
 	for (int i = 0; i < c->n; i++)
 		must_zero(json_array_append_new(list, json_pack("{s:i, s:s, s:b, s:s}", "number", i + 1, "change",
-								buf_str(&c->change[i].text), "believed", c->weight[i] < 1,
+								buf_str(&c->change[i].text), "believed",
+								c->weight[i] < 1,
 								"together", buf_str(&c->change[i].why))));
 	return list;
 }
@@ -97,8 +98,8 @@ static json_t *bisect_culprits(const struct bisect_job *j)
 		const struct bisect_culprit *p = &j->result.culprit[i];
 
 		must_zero(json_array_append_new(list, json_pack("{s:o, s:b, s:b}", "changes",
-								bisect_texts(&j->changes, p->changes), "alone", p->alone,
-								"minimal", p->minimal)));
+								bisect_texts(&j->changes, p->changes), "alone",
+								p->alone, "minimal", p->minimal)));
 	}
 	return list;
 }
@@ -161,7 +162,8 @@ static void bisect_said(const struct bisect_job *j, struct buf *out)
 	if (c->n == 0)
 		buf_adds(out, "there is nothing to exchange: both have the same kernels and parameters");
 	else if (r->outcome == BISECT_AGREE)
-		buf_printf(out, "nothing to look for: the good end came to %s, the bad one to %s%s", bisect_level(r->good_level),
+		buf_printf(out, "nothing to look for: the good end came to %s, the bad one to %s%s",
+			   bisect_level(r->good_level),
 			   bisect_level(r->bad_level), r->good_level > r->bad_level ?
 			   "; exchange --good and --bad to see what makes the good end fail" : "");
 	else if (r->outcome == BISECT_NO_VERDICT)
@@ -212,8 +214,9 @@ static void bisect_told(struct bisect_job *j, int run, int total)
 	struct bisect_call *b = list_entry(j, struct bisect_call, job);
 
 	if (b->warming.call)
-		call_progress(b->warming.call, json_pack("{s:{s:s, s:i, s:i}}", "progress", "probe", j->probe, "done", run,
-							 "total", total));
+		call_progress(b->warming.call,
+			      json_pack("{s:{s:s, s:i, s:i}}", "progress", "probe", j->probe, "done", run,
+					"total", total));
 }
 
 static void bisect_ended(struct bisect_job *j)

@@ -45,7 +45,8 @@ struct cache_count {
 
 #define COUNT(name) { #name, offsetof(struct cache_stats, name) }
 static const struct cache_count cache_counts[] = {
-	COUNT(bytes), COUNT(budget), COUNT(block_bytes), COUNT(state_bytes), COUNT(blocks), COUNT(states), COUNT(pinned),
+	COUNT(bytes), COUNT(budget), COUNT(block_bytes), COUNT(state_bytes), COUNT(blocks), COUNT(states),
+	COUNT(pinned),
 	COUNT(lookups), COUNT(hits), COUNT(tokens_asked), COUNT(tokens_reused), COUNT(published), COUNT(duplicates),
 	COUNT(refused), COUNT(evicted_blocks), COUNT(evicted_states), COUNT(fetched), COUNT(distrusted),
 	COUNT(kept),
@@ -53,9 +54,10 @@ static const struct cache_count cache_counts[] = {
 #undef COUNT
 #define COUNT(name) { #name, offsetof(struct cache_disk_stats, name) }
 static const struct cache_count cache_disk_counts[] = {
-	COUNT(files), COUNT(bytes), COUNT(written), COUNT(written_bytes), COUNT(raw_bytes), COUNT(read), COUNT(read_bytes),
-	COUNT(reads_refused), COUNT(dropped), COUNT(over_rate), COUNT(deleted), COUNT(bad), COUNT(foreign), COUNT(errors),
-	COUNT(aside), COUNT(strange), COUNT(queued),
+	COUNT(files), COUNT(bytes), COUNT(written), COUNT(written_bytes), COUNT(raw_bytes), COUNT(read),
+	COUNT(read_bytes),
+	COUNT(reads_refused), COUNT(dropped), COUNT(over_rate), COUNT(deleted), COUNT(bad), COUNT(foreign),
+	COUNT(errors), COUNT(aside), COUNT(strange), COUNT(queued),
 };
 #undef COUNT
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "counts are read as uint64_t");
@@ -102,7 +104,8 @@ int verb_cache_stats(struct call *c, json_t **ret_reply, struct buf *why)
 		cache_set(*ret_reply, "disk",
 			  cache_counted(cache_disk_counts, sizeof cache_disk_counts / sizeof *cache_disk_counts, &ds));
 		if (*ds.error)
-			cache_set(json_object_get(*ret_reply, "disk"), "error", varlink_string(ds.error, strlen(ds.error)));
+			cache_set(json_object_get(*ret_reply, "disk"), "error",
+				  varlink_string(ds.error, strlen(ds.error)));
 	}
 	return 0;
 }
@@ -160,7 +163,8 @@ static json_t *cache_tree_block(struct cache_tree *t, int i)
 	buf_printf(&tree, "%*s%.*s", 2 * cache_tree_indent(t, e), "", t->digits[i], key);
 	o = json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:s, s:b, s:f}", "key", key, "parent",
 		      cache_key_hex(&e->parent, parent), "tree", buf_str(&tree), "depth", e->depth, "tokens",
-		      e->depth * SEQUENCE_BLOCK, "children", e->children, "pins", e->pins, "state", e->has_state, "numbers",
+		      e->depth * SEQUENCE_BLOCK, "children", e->children, "pins", e->pins, "state", e->has_state,
+		      "numbers",
 		      numbers, "active", memcmp(e->numbers, t->active, sizeof t->active) == 0, "age", e->age);
 	must(o != NULL);
 	if (t->text)

@@ -72,8 +72,8 @@ static void cache_verify_bad(const struct cache_entry *e, const struct cache_key
 	char key[CACHE_KEY_HEX], should[CACHE_KEY_HEX];
 
 	if (json_array_size(bad) < CACHE_VERIFY_MAX_BAD)
-		must(json_array_append_new(bad, json_pack("{s:s, s:i, s:s}", "key", cache_key_hex(&e->key, key), "depth",
-				e->depth, "expected", cache_key_hex(expected, should))) == 0);
+		must(json_array_append_new(bad, json_pack("{s:s, s:i, s:s}", "key", cache_key_hex(&e->key, key),
+				"depth", e->depth, "expected", cache_key_hex(expected, should))) == 0);
 }
 
 /* Every block's key from its tokens and its parent's key; of the first, from the model and the numbers. */
@@ -177,7 +177,8 @@ static void cache_verify_others(struct cache_job *j)
 
 	json_array_foreach(all, i, t)
 		if (json_integer_value(json_object_get(t, "differing")) > 0
-		    || json_integer_value(json_object_get(t, "compared")) != json_integer_value(json_object_get(t, "rows_a")))
+		    || json_integer_value(json_object_get(t, "compared"))
+			       != json_integer_value(json_object_get(t, "rows_a")))
 			json_array_append(others, t);
 	cache_job_set(j, "tensors", others);
 }
@@ -206,7 +207,8 @@ static int cache_verify_blame(struct cache_job *j)
 		return r;
 	cache_job_set(j, "note", json_string(disproved_count() > known ? disproved_newest()->why :
 		r ? "it could not be told whether a kernel is to blame" :
-		"op by op, what is in force and marked exact has ref's bits for these tokens: the block is what is wrong"));
+		"op by op, what is in force and marked exact has ref's bits for these tokens: the block is what is "
+		"wrong"));
 	buf_clear(&j->why);
 	return 0;
 }
@@ -279,7 +281,8 @@ static int cache_verify_run(struct cache_job *j)
 
 /* ---- on the control thread ---- */
 
-static int cache_check_begin(struct call *c, int (*run)(struct cache_job *j), const char *a, const char *b, struct buf *why)
+static int cache_check_begin(struct call *c, int (*run)(struct cache_job *j), const char *a, const char *b,
+			     struct buf *why)
 {
 	struct cache_job *j;
 	int r = cache_job_new(c, run, &j, why);

@@ -33,7 +33,8 @@ static void config_add(json_t *list, const struct config_value *v)
 
 	if (!strcmp(running, file))
 		return;
-	must_zero(json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:s}", "section", v->section, "key", v->key,
+	must_zero(json_array_append_new(list,
+					json_pack("{s:s, s:s, s:o, s:o, s:s}", "section", v->section, "key", v->key,
 		"running", varlink_string(running, strlen(running)), "file", varlink_string(file, strlen(file)),
 		"when", config_when(v))));
 }
@@ -42,8 +43,8 @@ static void config_keys(const struct daemon *d, const struct conf *next, json_t 
 {
 	for (int i = 0; i < CONF_COUNT; i++) {
 		const struct conf_row *row = &conf_table[i];
-		struct config_value v = { row->section, row->key, conf_text(&d->conf, (enum conf_key)i), next->value[i], d->conf.value[i],
-					  row->when == CONF_LIVE };
+		struct config_value v = { row->section, row->key, conf_text(&d->conf, (enum conf_key)i), next->value[i],
+					  d->conf.value[i], row->when == CONF_LIVE };
 
 		if (i == CONF_log_level)
 			v.running = log_level_name(log_get_level());
@@ -64,7 +65,8 @@ static void config_numerics(const struct daemon *d, const struct conf *next, jso
 		const char *unsaid = numerics_get(&def, row, own);
 
 		config_add(list, &(struct config_value){ "numerics", row->name, numerics_get(&now, row, running),
-			next->numeric[i] ? next->numeric[i] : unsaid, d->conf.numeric[i] ? d->conf.numeric[i] : unsaid, true });
+			next->numeric[i] ? next->numeric[i] : unsaid, d->conf.numeric[i] ? d->conf.numeric[i] : unsaid,
+			true });
 	}
 }
 
@@ -82,7 +84,9 @@ static void config_options(const struct conf *now, const struct conf *next, json
 	for (int i = 0; i < next->n_option; i++) {
 		const struct conf_option *o = &next->option[i];
 
-		config_add(list, &(struct config_value){ o->probe, o->key, config_option(now, o), o->value, config_option(now, o), true });
+		config_add(list,
+			   &(struct config_value){ o->probe, o->key, config_option(now, o), o->value,
+						   config_option(now, o), true });
 	}
 	for (int i = 0; i < now->n_option; i++) {
 		const struct conf_option *o = &now->option[i];

@@ -72,13 +72,15 @@ static void status_repacked(const struct repack_view *v, json_t *o)
 	buf_fini(&text);
 }
 
-/* max_gap and what it comes to: prompt tokens in a step beside decoding, null without a limit; the estimates behind it. */
+/* max_gap and what it comes to: prompt tokens in a step beside decoding, null without a limit;
+ * the estimates behind it. */
 static void status_pace(const struct pace *p, json_t *o)
 {
 	json_t *tokens = p->gap > 0 ? json_integer(pace_tokens(p)) : json_null();
 
-	status_set(o, "beside", json_pack("{s:f, s:o, s:f, s:f}", "max_gap_s", p->gap, "prompt_tokens", tokens, "token_s",
-					  p->token, "decode_s", p->decode));
+	status_set(o, "beside",
+		   json_pack("{s:f, s:o, s:f, s:f}", "max_gap_s", p->gap, "prompt_tokens", tokens, "token_s",
+			     p->token, "decode_s", p->decode));
 }
 
 static json_t *status_gpu(struct device *d)
@@ -86,11 +88,11 @@ static json_t *status_gpu(struct device *d)
 	struct device_view v;
 
 	device_view(d, &v);
-	return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:s}",
-			 "name", device_name(d), "model", v.model, "sm", v.sm, "lost", device_broken(d),
+	return json_pack("{s:s, s:s, s:i, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, "
+			 "s:s}", "name", device_name(d), "model", v.model, "sm", v.sm, "lost", device_broken(d),
 			 "total", (json_int_t)v.total, "free", (json_int_t)v.free, "weights", (json_int_t)v.weights,
-			 "work", (json_int_t)v.work, "pinned", (json_int_t)v.pinned, "experts_host", (json_int_t)v.experts_host,
-			 "expert_slots", (json_int_t)v.expert_slots,
+			 "work", (json_int_t)v.work, "pinned", (json_int_t)v.pinned, "experts_host",
+			 (json_int_t)v.experts_host, "expert_slots", (json_int_t)v.expert_slots,
 			 "expert_slot_bytes", (json_int_t)v.expert_slot_bytes, "expert_hits", (json_int_t)v.expert_hits,
 			 "expert_misses", (json_int_t)v.expert_misses, "graph_steps", (json_int_t)v.graph_steps,
 			 "plain_steps", (json_int_t)v.plain_steps, "graphs", (json_int_t)v.graphs,
@@ -102,7 +104,8 @@ static void status_device(struct daemon *d, json_t *o)
 	int n = d->ranks ? ranks_n(d->ranks) : 0;
 	json_t *all;
 
-	status_set(o, "device", json_string(n > 1 ? conf_text(&d->conf, CONF_device) : n ? device_name(d->device) : ""));
+	status_set(o, "device",
+		   json_string(n > 1 ? conf_text(&d->conf, CONF_device) : n ? device_name(d->device) : ""));
 	if (n == 0 || !device_is_gpu(d->device))
 		return;
 	status_set(o, "gpu", status_gpu(d->device));

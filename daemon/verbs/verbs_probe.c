@@ -42,8 +42,9 @@ static void probe_told(struct probe_job *j, const char *probe, int done, int tot
 	struct probe_call *p = j->arg;
 
 	if (p->warming.call)
-		call_progress(p->warming.call, json_pack("{s:{s:s, s:i, s:i}}", "progress", "probe", probe, "done", done,
-							 "total", total));
+		call_progress(p->warming.call,
+			      json_pack("{s:{s:s, s:i, s:i}}", "progress", "probe", probe, "done", done,
+					"total", total));
 }
 
 static void probe_ended(struct probe_job *j)
@@ -218,7 +219,8 @@ static void probe_list_configured(const struct daemon *d, json_t *probe)
 /* "30m", in the largest unit that says it. */
 static json_t *probe_list_every(long long ms)
 {
-	static const struct { char unit; long long ms; } units[] = { { 'd', 86400000 }, { 'h', 3600000 }, { 'm', 60000 } };
+	static const struct { char unit; long long ms; } units[] =
+		{ { 'd', 86400000 }, { 'h', 3600000 }, { 'm', 60000 } };
 	char text[32];
 
 	if (ms == 0)
@@ -258,7 +260,8 @@ int verb_probe_list(struct call *c, json_t **ret_reply, struct buf *why)
 		probe_list_configured(c->daemon, probe);
 		probe_list_schedule(c->daemon, probe);
 	}
-	*ret_reply = json_pack("{s:s, s:o}", "order", "the command line, the configuration, quick, default", "probes", list);
+	*ret_reply = json_pack("{s:s, s:o}", "order", "the command line, the configuration, quick, default", "probes",
+			       list);
 	return 0;
 }
 

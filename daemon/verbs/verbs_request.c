@@ -167,8 +167,8 @@ static json_t *request_loop(const struct gen_loop *l)
 	json_t *o;
 
 	loopguard_describe(l, &text);
-	o = json_pack("{s:s, s:s, s:i, s:b}", "part", loopguard_part_name(l->part), "what", buf_str(&text), "token", l->token,
-		      "ended", l->ended);
+	o = json_pack("{s:s, s:s, s:i, s:b}", "part", loopguard_part_name(l->part), "what", buf_str(&text), "token",
+		      l->token, "ended", l->ended);
 	buf_fini(&text);
 	return o;
 }

@@ -16,9 +16,11 @@ void base64_put(struct buf *out, const void *bytes, size_t n)
 	buf_reserve(out, n / 3 * 4 + 8);
 	for (size_t i = 0; i < n; i += 3) {
 		size_t left = n - i;
-		uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (left > 2 ? p[i + 2] : 0);
+		uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
+			(left > 2 ? p[i + 2] : 0);
 		const char group[4] = { base64_digits[v >> 18], base64_digits[v >> 12 & 63],
-					left > 1 ? base64_digits[v >> 6 & 63] : '=', left > 2 ? base64_digits[v & 63] : '=' };
+					left > 1 ? base64_digits[v >> 6 & 63] : '=',
+					left > 2 ? base64_digits[v & 63] : '=' };
 
 		buf_add(out, group, sizeof group);
 	}

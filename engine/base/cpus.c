@@ -113,7 +113,8 @@ static struct cpus_one *cpus_list(int *ret_n)
 }
 
 /* Those that a thread which was given `own` may run on. Returns how many they are. */
-static int cpus_allow(cpu_set_t *set, const struct cpus_one *one, int n, const struct cpus_one *own, enum cpus_place place)
+static int cpus_allow(cpu_set_t *set, const struct cpus_one *one, int n, const struct cpus_one *own,
+		      enum cpus_place place)
 {
 	int allowed = 0;
 
@@ -162,7 +163,8 @@ char *cpus_flags(void)
 }
 
 static const char *const cpus_known[] = {
-	"f16c", "fma", "avx2", "avx_vnni", "avx_vnni_int8", "avx_ne_convert", "avx512f", "avx512dq", "avx512bw", "avx512vl",
+	"f16c", "fma", "avx2", "avx_vnni", "avx_vnni_int8", "avx_ne_convert", "avx512f", "avx512dq", "avx512bw",
+	"avx512vl",
 	"avx512_vnni", "avx512vbmi", "avx512_vbmi2", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16",
 	"amx_fp16", "gfni", "asimddp", "i8mm", "bf16", "sve", "sve2", "svei8mm", "svebf16", "sme", "sme2",
 };

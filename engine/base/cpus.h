@@ -12,7 +12,8 @@
 int cpus_count(void);
 /* Gives each of n threads a CPU, one of each core before any second one and those of a NUMA node side by side, and lets
  * it run there alone (CPUS_ONE) or on any CPU of that node which the calling thread may use (CPUS_NODE; nothing changes
- * where there is one node). -EAGAIN: more threads than CPUs, -errno: the kernel will not have it; some may be placed. */
+ * where there is one node). -EAGAIN: more threads than CPUs, -errno: the kernel will not have
+ * it; some may be placed. */
 enum cpus_place { CPUS_NODE, CPUS_ONE };
 int cpus_place(const pthread_t *thread, int n, enum cpus_place place);
 

@@ -106,8 +106,8 @@ void log_write(struct log_site *site, enum log_level level, const char *event, c
 		return; /* stderr gone: nowhere to say so */
 }
 
-/* The length of what stands here as one character; 1 with *ret_hex for a byte that no reader of the log should get as it
- * is: of a control (U+0080 to 9F too), or of no UTF-8. */
+/* The length of what stands here as one character; 1 with *ret_hex for a byte that no reader of the log should get as
+ * it is: of a control (U+0080 to 9F too), or of no UTF-8. */
 static size_t log_step(const char *s, bool *ret_hex)
 {
 	unsigned char c = (unsigned char)s[0];

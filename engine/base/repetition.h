@@ -11,9 +11,9 @@
 /* A line is near its last occurrence when at most so many lines later it comes again. */
 #define REPETITION_NEAR 16
 
-/* What ctl/probe/probe_text.awk says of the same text, which is the definition. Words are what stands between white space
- * (of the C locale), in any line. Lines without a letter, a digit or a byte above 0x7F, such as rules, braces and empty
- * ones, do not count. */
+/* What ctl/probe/probe_text.awk says of the same text, which is the definition. Words are what stands between white
+ * space (of the C locale), in any line. Lines without a letter, a digit or a byte above 0x7F, such as rules, braces and
+ * empty ones, do not count. */
 struct repetition_figures {
 	uint64_t words, lines;
 	uint64_t maxrun;     /* longest run of one word */

@@ -7,13 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Accumulates over calls; start from zeroes. Two values differ when their bits do, so 0 and -0 do, and a NaN is equal to
- * itself. */
+/* Accumulates over calls; start from zeroes. Two values differ when their bits do, so 0 and -0
+ * do, and a NaN is equal to itself. */
 struct rowdiff {
 	int64_t values, differ;
 	int64_t row, element; /* of the first that differs, if one does */
 	float a, b;           /* and what it is */
-	double max_abs;       /* largest |b - a|; infinite where one is NaN or infinite, and the other is not the same */
+	double max_abs;       /* largest |b - a|; infinite where one is NaN or infinite, and the
+			       * other is not the same */
 	double err2, ref2;    /* sum (b - a)^2, sum a^2 */
 };
 

@@ -25,8 +25,8 @@ struct explain_options {
 	const int32_t *tokens;         /* [n_tokens]; the last one asks */
 	int n_tokens, n_prompt;        /* those from n_prompt on are decoded, one by one */
 	int chunk;                     /* tokens of a prefill step; 0: default 512 */
-	/* With these, not the last token asks, but of those from `first` (n_prompt - 1 or later) on the one for which most
-	 * layers take a row of a span; of these the one with the best rank, then the first. */
+	/* With these, not the last token asks, but of those from `first` (n_prompt - 1 or later) on the one for which
+	 * most layers take a row of a span; of these the one with the best rank, then the first. */
 	int first, n_span;
 	const struct explain_span *span; /* [n_span]; before `first` */
 	/* On the caller's thread; NULL: none. Tokens run so far; an end before its time. */
@@ -71,8 +71,8 @@ struct explain_text {
 	int64_t first, end;            /* those rows */
 	int64_t n_selected;
 	int64_t n_held, n_seen;        /* of the tokens: in a row, in a row that was taken */
-	/* The smallest top-k with which, all else being as it is, this layer takes one of the rows; rows that hold every
-	 * token that a row holds; every row. 0: there are none. */
+	/* The smallest top-k with which, all else being as it is, this layer takes one of the rows; rows that hold
+	 * every token that a row holds; every row. 0: there are none. */
 	int32_t topk_any, topk_text, topk_all;
 	double margin;                 /* the best row's score less that of the last row taken; NaN: not scored */
 };

@@ -175,8 +175,8 @@ void cache_distrust(struct cache *c, struct cache_path *p)
 	struct cache_node *doubted = p->from, *n = p->from;
 	struct cache_dead dead = { 0 };
 
-	/* What it was resumed from; or, where one can tell, the first block that is at fault. Of a long path only the end
-	 * is looked at, for other requests wait meanwhile: what is before it is found from an earlier state. */
+	/* What it was resumed from; or, where one can tell, the first block that is at fault. Of a long path only the
+	 * end is looked at, for other requests wait meanwhile: what is before it is found from an earlier state. */
 	for (int i = 0; i < CACHE_DISTRUST_LOOK && n && n->depth > 0; i++, n = n->parent)
 		if (!cache_finite_block(c->o.layout, n->block))
 			doubted = n;

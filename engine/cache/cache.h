@@ -40,7 +40,8 @@ enum cache_miss {
 	CACHE_COLD,         /* nothing begins like this */
 	CACHE_NUMBERS,      /* it does under other numbers: kernels or parameters changed */
 	CACHE_DIFFERS,      /* from diff_token on the prompt is another */
-	CACHE_NO_STATE,     /* its blocks are there, but the state at their end was evicted, or there is no room to hold it */
+	CACHE_NO_STATE,     /* its blocks are there, but the state at their end was evicted, or
+			     * there is no room to hold it */
 	CACHE_ENDED,        /* all that was cached of it was reused; the rest is new */
 	CACHE_BROKEN,       /* a block could not be read back, or was no numbers; see the counters */
 	CACHE_REFUSED,      /* the disk may have more, but it hangs, or too many wait for it already */

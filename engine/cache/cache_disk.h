@@ -86,11 +86,11 @@ struct cache_disk_ask {
 };
 void cache_disk_read(struct cache_disk *d, const struct cache_disk_ask *ask);
 /* Has a block read back by the disk's thread, in turn with its reads, and its state where there is one, and waits for
- * that: header, CRC, model and layout, tokens and parent against the key, rows. *ret_item has references that the caller
- * then owns. RC_NOT_FOUND: the disk has none; RC_INVALID: the block or its state is bad, and why says what is wrong; it
- * is then moved and counted like any bad file. RC_UNSUPPORTED: what has that name is no cached file of this model; it is
- * moved to aside/ and counted like any other that is none. RC_TIMEOUT: the disk hangs. RC_DRAINING: it was closed.
- * -errno: it could not be read for want of something of ours. */
+ * that: header, CRC, model and layout, tokens and parent against the key, rows. *ret_item has references that the
+ * caller then owns. RC_NOT_FOUND: the disk has none; RC_INVALID: the block or its state is bad, and why says what is
+ * wrong; it is then moved and counted like any bad file. RC_UNSUPPORTED: what has that name is no cached file of this
+ * model; it is moved to aside/ and counted like any other that is none. RC_TIMEOUT: the disk hangs. RC_DRAINING: it was
+ * closed. -errno: it could not be read for want of something of ours. */
 int cache_disk_check(struct cache_disk *d, const struct cache_key *k, struct cache_disk_item *ret_item,
 	struct buf *why);
 /* The keys of all blocks on disk, in no order; malloc'd, the caller frees. -ENOMEM. Returns the count. */

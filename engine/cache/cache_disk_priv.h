@@ -53,7 +53,8 @@ struct cache_disk {
 	unsigned magic;
 	struct lock lock;
 	pthread_cond_t cond;          /* there is work, or it closes */
-	pthread_cond_t moved;         /* the thread went into I/O, came out of it, did what was waited for, or is gone */
+	pthread_cond_t moved;         /* the thread went into I/O, came out of it, did what was
+				       * waited for, or is gone */
 	pthread_t thread;             /* of who opened it */
 	char *path;
 	/* Fixed. */
@@ -115,7 +116,8 @@ int cache_disk_work_check(struct cache_disk *d, const struct cache_key *k, struc
 
 /* ---- cache_disk_wait.c ---- */
 
-/* Out of the index, and soon off the disk, before anything else is done there; until then its bytes count. Lock held. */
+/* Out of the index, and soon off the disk, before anything else is done there; until then its
+ * bytes count. Lock held. */
 void cache_disk_condemn(struct cache_disk *d, const struct cache_disk_name *n);
 bool cache_disk_condemned(struct cache_disk *d, const struct cache_disk_name *n);
 /* By the thread, lock held; it is dropped and taken again. */

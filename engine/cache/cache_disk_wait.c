@@ -22,7 +22,8 @@ static bool cache_disk_idle(const struct cache_disk *d)
  * held. */
 static void cache_disk_wait(struct cache_disk *d, long long since)
 {
-	long long from = d->in_io && d->io_since < since ? d->io_since : since, left = from + d->patience_ms - clock_ms();
+	long long from = d->in_io && d->io_since < since ? d->io_since : since,
+		left = from + d->patience_ms - clock_ms();
 
 	lock_wait(&d->lock, &d->moved, left < 0 ? 0 : (long)left);
 }

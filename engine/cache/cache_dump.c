@@ -68,8 +68,10 @@ static int cache_dump_describe(struct cache_dump *d, const char *model_id, const
 	buf_printf(&blocks, "%" PRId64, d->copy.n_block);
 	cache_dump_ratios(&d->layout, &ratios);
 	const char *const meta[] = {
-		"format", CACHE_DUMP_FORMAT, "key", cache_key_hex(&e->key, key), "parent", cache_key_hex(&e->parent, parent),
-		"model", model_id, "numbers", buf_str(&numbers), "tokens", buf_str(&tokens), "positions", buf_str(&positions),
+		"format", CACHE_DUMP_FORMAT, "key", cache_key_hex(&e->key, key), "parent",
+		cache_key_hex(&e->parent, parent),
+		"model", model_id, "numbers", buf_str(&numbers), "tokens", buf_str(&tokens), "positions",
+		buf_str(&positions),
 		"blocks", buf_str(&blocks), "state", d->copy.state ? "yes" : "no", "ratios", buf_str(&ratios),
 		kernels ? "kernels" : NULL, kernels, NULL,
 	};
@@ -100,7 +102,8 @@ int cache_dump_new(const struct sequence_layout *l, struct cache_copy *copy, con
 	d->view = (struct cache_view){ &d->layout, copy->block, copy->n_block, copy->state };
 	d->n_part = cache_parts(&d->view, &d->part);
 	d->token = mem_try((size_t)copy->n_token, sizeof *d->token);
-	rc = d->token ? cache_dump_describe(d, model_id, kernels, why) : buf_why(why, -ENOMEM, "no memory for the tokens");
+	rc = d->token ? cache_dump_describe(d, model_id, kernels, why) :
+		buf_why(why, -ENOMEM, "no memory for the tokens");
 	if (rc) {
 		d->copy = (struct cache_copy){ 0 }; /* still the caller's */
 		cache_dump_free(&d);

@@ -33,7 +33,8 @@ static void cache_fetch_beyond(struct cache_fetch *f, const struct cache_node *e
 }
 
 /* In the tree: the deepest block whose state only the disk has. */
-static void cache_fetch_within(struct cache_fetch *f, const struct cache_node *at, const struct cache_node *end, int most)
+static void cache_fetch_within(struct cache_fetch *f, const struct cache_node *at, const struct cache_node *end,
+			       int most)
 {
 	bool state;
 

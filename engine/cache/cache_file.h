@@ -9,8 +9,8 @@
  *   200 the 128 tokens, i32                    712 reserved, u32 of 0                   716 CRC-32 of all other bytes
  *
  * The raw bytes are the floats of a block, or of a state, by layer and kind of row, in planes: all the lowest bytes,
- * then all the second ones, and so on. Rounded rows have low bytes of zeros, which so lie together: the tiny model's files
- * are 17 % smaller than with floats as they lie in memory. */
+ * then all the second ones, and so on. Rounded rows have low bytes of zeros, which so lie together: the tiny model's
+ * files are 17 % smaller than with floats as they lie in memory. */
 #ifndef ENGINE_CACHE_FILE_H
 #define ENGINE_CACHE_FILE_H
 

@@ -25,7 +25,8 @@ bool cache_finite_block(const struct sequence_layout *l, struct sequence_block *
 		for (int k = 0; k < SEQUENCE_N_ROWS; k++) {
 			const float *x = sequence_block_rows(l, b, y, (enum sequence_rows)k);
 
-			if (x && !cache_finite(x, (size_t)(SEQUENCE_BLOCK / l->layer[y].ratio) * (size_t)l->layer[y].dim[k]))
+			if (x && !cache_finite(x, (size_t)(SEQUENCE_BLOCK / l->layer[y].ratio) *
+					       (size_t)l->layer[y].dim[k]))
 				return false;
 		}
 	return true;

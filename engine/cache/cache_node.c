@@ -87,7 +87,8 @@ struct cache_node *cache_node_next(const struct cache_node *top, const struct ca
 	return n->n_child ? n->child[0] : cache_node_skip(top, n);
 }
 
-struct cache_node *cache_node_behind(const struct cache_node *top, const struct cache_node *parent, const int32_t *token)
+struct cache_node *cache_node_behind(const struct cache_node *top, const struct cache_node *parent,
+				     const int32_t *token)
 {
 	int i = cache_node_lower(parent, token, SEQUENCE_BLOCK);
 

@@ -7,10 +7,10 @@
  * (numerics_same_state) and of each slot "exact", or who provides it: name, version and the file's sha256. It survives
  * restarts, which a counter would not.
  *
- * What is believed. That a plugin's EXACT op has ref's bits is a claim; checks can refute it and never prove it. Believed
- * are the plugins that this program was built with, byte for byte: between them and ref the cache stays warm, also from
- * the first request on. Any other file counts as itself, so what it computes is found by itself alone, whatever it says
- * of itself: that costs a cold prompt after a swap, and nothing can go wrong. One of ours that is
+ * What is believed. That a plugin's EXACT op has ref's bits is a claim; checks can refute it and never prove it.
+ * Believed are the plugins that this program was built with, byte for byte: between them and ref the cache stays warm,
+ * also from the first request on. Any other file counts as itself, so what it computes is found by itself alone,
+ * whatever it says of itself: that costs a cold prompt after a swap, and nothing can go wrong. One of ours that is
  * refuted (disproved.h) counts as itself too, and the list of those is a part of every identity: all that was cached
  * until then, in memory and on the disk, is never found again, at once, whichever requests and writers are under way.
  *

@@ -24,7 +24,8 @@ struct cache_node {
 	int depth;
 	int holds;                     /* paths that end here, and children that are held */
 	bool doubt;                    /* a request failed on it: out of the tree, kept for those that hold it only */
-	bool cut;                      /* it is the top of those: its parent, which may go before it, does not know it */
+	bool cut;                      /* it is the top of those: its parent, which may go before
+					* it, does not know it */
 	long long used;                /* clock_ns() when it was last held or let go */
 	struct list idle;
 	struct sequence_block *block;
@@ -132,7 +133,8 @@ void cache_take_promise(struct cache *c, struct cache_path *p);
 /* ---- disk (cache_fetch.c): without the lock ---- */
 
 /* Asks the disk for what it has more than the tree, for a path just looked up; false: nothing. *ret_f is the find. */
-bool cache_fetch_start(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n, struct cache_find *ret_f);
+bool cache_fetch_start(struct cache *c, struct cache_path *p, const int32_t *token, int64_t n,
+		       struct cache_find *ret_f);
 /* Nothing more comes for the path: its find is final. */
 void cache_fetch_cancel(struct cache *c, struct cache_path *p);
 
@@ -159,7 +161,8 @@ int cache_node_common(const struct cache_node *n, const int32_t *token, int n_to
 struct cache_node *cache_node_next(const struct cache_node *top, const struct cache_node *n);
 /* The first child whose tokens are not below these, or what comes after `parent` and all below it; NULL after the
  * last. */
-struct cache_node *cache_node_behind(const struct cache_node *top, const struct cache_node *parent, const int32_t *token);
+struct cache_node *cache_node_behind(const struct cache_node *top, const struct cache_node *parent,
+				     const int32_t *token);
 /* Into the tree, under a node that is held; itself it is not. */
 void cache_node_insert(struct cache *c, struct cache_node *parent, struct cache_node *n);
 /* A leaf that is not held, out of the tree; a root that is empty then goes, too. */

@@ -358,7 +358,8 @@ void checkpoint_fetch(const struct checkpoint *ck, const void *data, size_t byte
 	(void)ck;
 	/* the system takes no more of one call than the device reads at once, and forgets the rest */
 	for (; begin < end; begin += CHECKPOINT_PIECE)
-		(void)madvise((void *)begin, end - begin < CHECKPOINT_PIECE ? end - begin : CHECKPOINT_PIECE, MADV_WILLNEED);
+		(void)madvise((void *)begin, end - begin < CHECKPOINT_PIECE ? end - begin : CHECKPOINT_PIECE,
+			      MADV_WILLNEED);
 }
 
 static const struct checkpoint_file *checkpoint_holder(const struct checkpoint *ck, const char *data)

@@ -56,7 +56,8 @@ static void model_id_expect(const char *data, size_t n)
 /* The step is no multiple of the number of spots, or all would be heads. */
 static void model_id_tensors(struct buf *b, const struct checkpoint *ck)
 {
-	int64_t spots = (int64_t)ck->n_tensors * MODEL_ID_SPOTS, step = (spots + MODEL_ID_SAMPLES - 1) / MODEL_ID_SAMPLES;
+	int64_t spots = (int64_t)ck->n_tensors * MODEL_ID_SPOTS,
+		step = (spots + MODEL_ID_SAMPLES - 1) / MODEL_ID_SAMPLES;
 	size_t n;
 
 	step += step % MODEL_ID_SPOTS == 0;

@@ -2,13 +2,14 @@
  * model_id.h - which model is this? A digest that another model does not have, cheap enough for every start.
  * Threads: any. Locks: none.
  *
- * Of config.json and, of every .safetensors file in the order of their names, its size, the time of its last change, its
- * header, the first and last page of its data, and of all tensors together up to MODEL_ID_SAMPLES pages: head, middle and
- * end of each while that is enough, else an even choice of those. Where the directory lies and what the files are called
- * makes no difference, and a copy that keeps the files' times is the same model.
+ * Of config.json and, of every .safetensors file in the order of their names, its size, the time of its last change,
+ * its header, the first and last page of its data, and of all tensors together up to MODEL_ID_SAMPLES pages: head,
+ * middle and end of each while that is enough, else an even choice of those. Where the directory lies and what the
+ * files are called makes no difference, and a copy that keeps the files' times is the same model.
  *
- * Not seen: a change within what is not sampled, of a file whose size stayed and whose time was put back. To see that one
- * would have to read the checkpoint, which takes minutes; who writes into a checkpoint and hides it clears the cache. */
+ * Not seen: a change within what is not sampled, of a file whose size stayed and whose time was put back. To see that
+ * one would have to read the checkpoint, which takes minutes; who writes into a checkpoint and hides it clears the
+ * cache. */
 #ifndef ENGINE_MODEL_ID_H
 #define ENGINE_MODEL_ID_H
 

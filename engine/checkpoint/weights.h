@@ -76,7 +76,8 @@ struct model_weights {
  * file, tensor, expected and found. */
 int weights_open(const char *dir, struct model_weights **ret_w, struct buf *why);
 void weights_close(struct model_weights **w);
-/* Hints about a matrix and its scales, as checkpoint_fetch() and checkpoint_forget(); about one that is absent, nothing. */
+/* Hints about a matrix and its scales, as checkpoint_fetch() and checkpoint_forget(); about one
+ * that is absent, nothing. */
 void weights_fetch(const struct model_weights *m, const struct dsv4_weight *w);
 void weights_forget(const struct model_weights *m, const struct dsv4_weight *w);
 void weights_fetch_expert(const struct model_weights *m, const struct dsv4_expert *e);

@@ -50,7 +50,8 @@ struct automaton {
 	struct automaton_way made[AUTOMATON_MAX_WAYS], *todo;
 	uint32_t n_made, n_todo, cap_todo, most_ways;
 	bool may_end, over;    /* over: given up, the budget is spent */
-	/* What was passed for it, by hash: schemas can name the same alternative again and again, at each level twice. */
+	/* What was passed for it, by hash: schemas can name the same alternative again and
+	 * again, at each level twice. */
 	struct automaton_passed *passed;
 	uint32_t n_passed, mask_passed, round;
 	uint64_t work, most;   /* nodes passed; where it ends */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * automaton_ways.c - an automaton's next state in the making: passes what consumes nothing, until each way waits for a byte.
+ * automaton_ways.c - an automaton's next state in the making: passes what consumes nothing,
+ * until each way waits for a byte.
  * Threads: one at a time per object. Locks: none. */
 #include "engine/constrain/automaton_priv.h"
 #include "engine/base/mem.h"

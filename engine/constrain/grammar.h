@@ -22,7 +22,8 @@ static inline bool grammar_is_plain(uint8_t byte)
 #define GRAMMAR_MAX_NODES (1 << 19)
 #define GRAMMAR_MAX_RULES (1 << 14)
 #define GRAMMAR_MAX_EDGES (1 << 21)
-#define GRAMMAR_MAX_WORK 25000000 /* steps of what is worked out for it, as patterns are: less than a tenth of a second */
+/* Steps of what is worked out for it, as patterns are: less than a tenth of a second. */
+#define GRAMMAR_MAX_WORK 25000000
 /* From one place so many ways may go on before anything is consumed, each of them with a byte of its own or with the
  * same; and so many nodes lead there. */
 #define GRAMMAR_MAX_FORK 1024

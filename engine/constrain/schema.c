@@ -339,7 +339,8 @@ static int schema_check(struct schema *s)
 		return 0;
 	while (at > 0 && s->item[at].node > node)
 		at--;
-	return schema_bad(s, at, RC_TOO_LARGE, NULL, "more than %d alternatives at one place, or %d objects, arrays and "
+	return schema_bad(s, at, RC_TOO_LARGE, NULL,
+			  "more than %d alternatives at one place, or %d objects, arrays and "
 			  "strings with a length or pattern, or %d steps to them",
 			  GRAMMAR_MAX_FORK, GRAMMAR_MAX_FORMS, GRAMMAR_MAX_PASS);
 }

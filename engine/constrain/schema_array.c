@@ -25,7 +25,8 @@ static uint32_t schema_each_once(struct schema *s, int at, const json_t *values,
 			more = grammar_below(g, a->max, more);
 		after = grammar_either(g, grammar_from(g, a->min, close), more);
 		after = most ? grammar_count(g, most, after) : after;
-		here = grammar_call(g, schema_want_at(s, at, one, SCHEMA_VALUE, "items", i), jrule_space(g, s->j, after));
+		here = grammar_call(g, schema_want_at(s, at, one, SCHEMA_VALUE, "items", i),
+				    jrule_space(g, s->j, after));
 		if (a->min > n - i) /* enough must be left */
 			here = grammar_from(g, a->min - (uint32_t)(n - i), here);
 		choose = grammar_either(g, here, choose);

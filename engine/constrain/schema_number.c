@@ -105,7 +105,8 @@ static int schema_bound(struct schema *s, int at, const char *key, bool open, bo
 	else
 		schema_decimal(x, &text);
 	if (schema_cut(&text))
-		open = side < 0 ? x > 0 : x < 0; /* between two numbers that can be written: beyond the inner one, or up to it */
+		open = side < 0 ? x > 0 : x < 0; /* between two numbers that can be written: beyond
+						  * the inner one, or up to it */
 	fits = jrule_decimal(buf_str(&text), &b->d);
 	buf_fini(&text);
 	if (!fits)
@@ -150,7 +151,8 @@ static int schema_multiple(struct schema *s, int at, struct jrule_range *r)
 	r->unit = (uint32_t)unit;
 	if (cut || unit > JRULE_MAX_UNIT)
 		return schema_bad(s, at, RC_UNSUPPORTED, "multipleOf",
-				  "not supported: only of numbers up to %d, the point left away, like 5 or 0.25", JRULE_MAX_UNIT);
+				  "not supported: only of numbers up to %d, the point left away, like 5 or 0.25",
+				  JRULE_MAX_UNIT);
 	return 0;
 }
 

@@ -107,8 +107,8 @@ struct schema_member {
 	const char *name;      /* NULL: any but those of the others */
 	uint32_t value, text;
 	bool required;
-	/* Of additional ones, where no other member has a name: the rule + 1 of their names, as JSON strings; and how many
-	 * there are, JRULE_NO_MAX for any number. */
+	/* Of additional ones, where no other member has a name: the rule + 1 of their names, as JSON strings; and how
+	 * many there are, JRULE_NO_MAX for any number. */
 	uint32_t names, min, max;
 };
 

@@ -79,8 +79,8 @@ static int schema_enum_alone(struct schema *s, int at)
 {
 	static const char *const no[] = { "properties", "required", "additionalProperties", "items", "prefixItems",
 		"minItems", "maxItems", "uniqueItems", "minLength", "maxLength", "pattern", "minimum", "maximum",
-		"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "patternProperties", "propertyNames", "minProperties",
-		"maxProperties" };
+		"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "patternProperties", "propertyNames",
+		"minProperties", "maxProperties" };
 	size_t i;
 
 	for (i = 0; i < mem_countof(no) && !s->src->lenient; i++)

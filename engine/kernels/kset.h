@@ -37,8 +37,8 @@ struct kset_overlay {
 typedef struct provider *kset_find_f(void *arg, const char *name);
 
 /* Reads "FAMILY[.PHASE]=PLUGIN" or "OP[.PHASE]=PLUGIN"; the only op of a family is the family. RC_INVALID for the form,
- * an unknown family, op or phase, RC_NOT_FOUND for an unknown plugin; why names the choices. "ref" is always found; find
- * may be NULL. */
+ * an unknown family, op or phase, RC_NOT_FOUND for an unknown plugin; why names the choices. "ref" is always found;
+ * find may be NULL. */
 int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *find, void *arg,
 	struct buf *why);
 /* May this, of len bytes, stand before the "="? So far as the family or the op goes; "all" may, too. */

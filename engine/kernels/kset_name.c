@@ -95,7 +95,8 @@ static struct name_layers name_collect(const struct name_set *s, uint64_t ops, i
 		int kept = 0;
 
 		for (int op = 0; op < DSV4_N_OP && p != &provider_ref; op++)
-			serves |= (ops >> op & 1) && kset_overlay_covers(&s->ov[i], (enum dsv4_op)op, (enum dsv4_phase)ph) &&
+			serves |= (ops >> op & 1) &&
+				kset_overlay_covers(&s->ov[i], (enum dsv4_op)op, (enum dsv4_phase)ph) &&
 				name_serves(s->ks, p, op, ph);
 		if (!serves)
 			continue;

@@ -18,7 +18,8 @@ bool kset_offers(const struct dsv4_plugin *p, enum dsv4_family f)
 
 bool kset_overlay_covers(const struct kset_overlay *ov, enum dsv4_op op, enum dsv4_phase ph)
 {
-	return op_family(op) == ov->family && (!ov->ops || ov->ops >> op & 1) && (ov->phase < 0 || ov->phase == (int)ph);
+	return op_family(op) == ov->family && (!ov->ops || ov->ops >> op & 1) &&
+		(ov->phase < 0 || ov->phase == (int)ph);
 }
 
 bool kset_overlays_equal(const struct kset_overlay *a, int n_a, const struct kset_overlay *b, int n_b)
@@ -150,8 +151,8 @@ int kset_overlay_parse(struct kset_overlay *ov, const char *spec, kset_find_f *f
 	int word, phase = -1;
 
 	if (!eq || end == spec || !eq[1])
-		return buf_why(why, RC_INVALID, "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN, OP[.PHASE]=PLUGIN or all=PLUGIN",
-			       spec);
+		return buf_why(why, RC_INVALID,
+			       "\"%.96s\": expected FAMILY[.PHASE]=PLUGIN, OP[.PHASE]=PLUGIN or all=PLUGIN", spec);
 	word = overlay_word("family or op", spec, spec, (size_t)(end - spec), overlay_slots, OVERLAY_N_WORD, why);
 	if (word < 0)
 		return word;

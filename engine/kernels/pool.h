@@ -19,9 +19,9 @@ int pool_threads(const struct pool *p);
 /* Where its threads may run: on any CPU of this process, on those of one NUMA node each, on one each. */
 enum pool_pin { POOL_PIN_NO, POOL_PIN_NODE, POOL_PIN_CPU };
 
-/* The calling thread drives this pool from now on, and the process has no busier one: between jobs its threads watch for
- * the next a while before they sleep, and each is put where `pin` says. Nothing of this where there are more threads
- * than CPUs that this process may use. */
+/* The calling thread drives this pool from now on, and the process has no busier one: between jobs its threads watch
+ * for the next a while before they sleep, and each is put where `pin` says. Nothing of this where there are more
+ * threads than CPUs that this process may use. */
 void pool_hot(struct pool *p, enum pool_pin pin);
 
 /* What ops of this pool's caller are called with; scratch memory belongs to it. */

@@ -2,9 +2,9 @@
  * forward_cold.c - weights that are not in memory are asked for at once, before kernels come to them.
  * Threads: as forward.h. Locks: none.
  *
- * A page that is not there comes when a kernel first touches it, with neighbours that nobody wants, and the kernel waits
- * for each. What is asked for in one go comes as fast as the disk reads. To ask for what is there takes time, too: so
- * only while files are being read. */
+ * A page that is not there comes when a kernel first touches it, with neighbours that nobody wants, and the kernel
+ * waits for each. What is asked for in one go comes as fast as the disk reads. To ask for what is there takes time,
+ * too: so only while files are being read. */
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/model/forward_priv.h"
@@ -26,7 +26,8 @@ static void forward_fetch_layer(const struct model_weights *m, const struct weig
 {
 	const struct dsv4_weight *const all[] = {
 		&w->wq_a, &w->wq_b, &w->wkv, &w->compressor.wkv, &w->compressor.wgate, &w->indexer.wq_b,
-		&w->indexer.weights_proj, &w->indexer.compressor.wkv, &w->indexer.compressor.wgate, &w->wo_a, &w->wo_b, &w->gate,
+		&w->indexer.weights_proj, &w->indexer.compressor.wkv, &w->indexer.compressor.wgate, &w->wo_a, &w->wo_b,
+		&w->gate,
 	};
 
 	for (size_t i = 0; i < mem_countof(all); i++)

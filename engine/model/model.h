@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The routed and shared experts of a layer as a GPU addresses them; NULLs on the CPU and for a draft block that the model does not have. */
+/* The routed and shared experts of a layer as a GPU addresses them; NULLs on the CPU and for a draft block that the
+ * model does not have. */
 struct model_experts {
 	struct dsv4_expert *expert, *shared;   /* [n_experts], [n_shared_experts], to describe calls */
 	struct dsv4_expert *table;             /* [n_experts] for kernels */
@@ -42,13 +43,14 @@ struct model {
 int model_open(const char *dir, struct model **ret_m, struct buf *why);
 void model_free(struct model **m);
 
-/* Once, before anything runs: its weights are copied to the device, which outlives it, and its sequences lie there. Routed
- * experts that have no room there (placement_split.h) are copied to pinned memory of the host. On the CPU nothing is copied.
- * -ENOMEM: even without the routed experts it does not fit, or memory ended in the midst; RC_DEVICE. */
+/* Once, before anything runs: its weights are copied to the device, which outlives it, and its sequences lie there.
+ * Routed experts that have no room there (placement_split.h) are copied to pinned memory of the host. On the CPU
+ * nothing is copied. -ENOMEM: even without the routed experts it does not fit, or memory ended in the midst;
+ * RC_DEVICE. */
 int model_place(struct model *m, struct device *d, struct buf *why);
 /* The same on several GPUs, which outlive it. Each gets its heads of the attention with their groups of the output
- * projection, where they can be cut, its routed experts, the shared ones of every n-th layer and its rows of the head, and
- * all else whole. Of one GPU it is model_place(). */
+ * projection, where they can be cut, its routed experts, the shared ones of every n-th layer and its rows of the head,
+ * and all else whole. Of one GPU it is model_place(). */
 int model_place_ranks(struct model *m, struct ranks *r, struct buf *why);
 /* What model_place_ranks() goes by; blocks: they are FP8, whose scales are those of blocks of rows. */
 bool model_can_cut_heads(const struct model_config *c, int n_rank, bool blocks);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * model_place.c - a model's weights on a GPU: all of them where they fit, else some of the routed experts in pinned memory
- * of the host, which the GPU reads through the bus.
+ * model_place.c - a model's weights on a GPU: all of them where they fit, else some of the routed experts in pinned
+ * memory of the host, which the GPU reads through the bus.
  * Threads: one, before anything runs. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
@@ -246,7 +246,8 @@ static uint64_t place_sum(struct place *p, void (*walk)(struct place *p))
 }
 
 /* The most that an expert of the layer takes; ret_n: how many it has here. */
-static uint64_t place_most(const struct model *m, int layer, uint64_t (*bytes)(const struct dsv4_weight *), int64_t *ret_n)
+static uint64_t place_most(const struct model *m, int layer, uint64_t (*bytes)(const struct dsv4_weight *),
+			   int64_t *ret_n)
 {
 	const struct weights_layer *w = place_layer_of(m, layer);
 	uint64_t most = 0;
@@ -286,8 +287,10 @@ static int place_where(struct place *p)
 	place_need(p, &n);
 	device_view(p->d, &v);
 	if (placement_split(v.total, v.free, &n, &s))
-		return buf_why(p->why, -ENOMEM, "%s has %" PRIu64 " of %" PRIu64 " bytes free; the weights without the routed "
-			       "experts take %" PRIu64 ", and work needs some, too", device_name(p->d), v.free, v.total, n.dense);
+		return buf_why(p->why, -ENOMEM,
+			       "%s has %" PRIu64 " of %" PRIu64 " bytes free; the weights without the routed "
+			       "experts take %" PRIu64 ", and work needs some, too", device_name(p->d), v.free, v.total,
+			       n.dense);
 	p->resident = s.resident;
 	p->m->expert_slot_bytes = n.slot;
 	p->m->expert_slots = s.slots < INT_MAX ? (int)s.slots : INT_MAX;

@@ -27,12 +27,14 @@ bool model_can_cut_heads(const struct model_config *c, int n_rank, bool blocks)
 
 	if (c->n_heads % n_rank || c->o_groups % n_rank)
 		return false;
-	return !blocks || (heads * c->head_dim % INVENTORY_FP8_BLOCK == 0 && groups * c->o_lora_rank % INVENTORY_FP8_BLOCK == 0);
+	return !blocks ||
+		(heads * c->head_dim % INVENTORY_FP8_BLOCK == 0 && groups * c->o_lora_rank % INVENTORY_FP8_BLOCK == 0);
 }
 
 int64_t model_head_share(const struct model_config *c, int rank, int n_rank, int64_t *ret_first)
 {
-	int64_t tiles = (c->vocab_size + MODEL_HEAD_ROWS - 1) / MODEL_HEAD_ROWS, n = model_share_of(tiles, rank, n_rank, ret_first);
+	int64_t tiles = (c->vocab_size + MODEL_HEAD_ROWS - 1) / MODEL_HEAD_ROWS,
+		n = model_share_of(tiles, rank, n_rank, ret_first);
 	int64_t end = (*ret_first + n) * MODEL_HEAD_ROWS;
 
 	*ret_first *= MODEL_HEAD_ROWS;
@@ -62,7 +64,8 @@ static void model_cut_rows(struct dsv4_weight *w, int64_t first, int64_t n)
 {
 	w->data = n ? (const char *)w->data + op_cost_data((enum dsv4_wfmt)w->fmt, first, w->cols) : NULL;
 	if (w->scale)
-		w->scale = (const char *)w->scale + op_cost_scale((enum dsv4_sfmt)w->sfmt, (enum dsv4_wfmt)w->fmt, first, w->cols);
+		w->scale = (const char *)w->scale + op_cost_scale((enum dsv4_sfmt)w->sfmt, (enum dsv4_wfmt)w->fmt,
+								  first, w->cols);
 	w->rows = n;
 }
 
@@ -104,7 +107,8 @@ static void model_cut_layer(const struct model *v, int layer, struct weights_lay
 	if (v->heads_cut)
 		model_cut_heads(v, w);
 	w->expert = model_some_experts(w->expert, c->n_experts, first, n);
-	w->shared = model_some_experts(w->shared, c->n_shared_experts, 0, layer % v->n_rank == v->rank ? c->n_shared_experts : 0);
+	w->shared = model_some_experts(w->shared, c->n_shared_experts, 0,
+				       layer % v->n_rank == v->rank ? c->n_shared_experts : 0);
 	w->packed = NULL;
 }
 

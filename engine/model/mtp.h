@@ -22,8 +22,8 @@ struct mtp_batch {
 	int n_item;
 	const struct forward_tap *tap;
 	float *logits;             /* [sum of n_logits][vocab_size]: of the token after `next` */
-	/* 0: the positions are committed. Else each item is one position, the so many-th after those, of a draft that is
-	 * made from a draft, and is not: it will be written again. */
+	/* 0: the positions are committed. Else each item is one position, the so many-th after those, of a draft that
+	 * is made from a draft, and is not: it will be written again. */
 	int ahead;
 };
 

@@ -17,10 +17,12 @@
 /* ---- weights ---- */
 
 enum placement_cut {
-	PLACEMENT_COPIED, PLACEMENT_HEADS, PLACEMENT_ROWS, PLACEMENT_SHARED, PLACEMENT_EXPERT, PLACEMENT_HOST, PLACEMENT_UNUSED
+	PLACEMENT_COPIED, PLACEMENT_HEADS, PLACEMENT_ROWS, PLACEMENT_SHARED, PLACEMENT_EXPERT, PLACEMENT_HOST,
+	PLACEMENT_UNUSED
 };
 
-/* Matrices of which each GPU has its part; what is not named is copied to all. Of draft blocks the first of V4-Flash's runs. */
+/* Matrices of which each GPU has its part; what is not named is copied to all. Of draft blocks
+ * the first of V4-Flash's runs. */
 static enum placement_cut placement_cut(const struct inventory_item *it, bool dspark)
 {
 	static const char *const heads[] = { "attn.wq_b", "attn.attn_sink", "attn.wo_a" };
@@ -176,7 +178,8 @@ static int placement_fit(struct placement *p, struct placement_need *n, const st
 	if (placement_split(p->memory, p->memory, n, &s)) {
 		p->outside = p->experts;
 		p->outside_bytes = n->experts;
-		return buf_why(why, RC_TOO_LARGE, "a GPU must hold %" PRIu64 " bytes even without routed experts; it has %" PRIu64,
+		return buf_why(why, RC_TOO_LARGE,
+			       "a GPU must hold %" PRIu64 " bytes even without routed experts; it has %" PRIu64,
 			       p->weights + placement_reserve(p->memory), p->memory);
 	}
 	p->resident = s.resident;
@@ -228,10 +231,12 @@ static void placement_outside(const struct placement *p, struct buf *out)
 {
 	if (p->resident)
 		buf_printf(out, ", the first %" PRId64 " of every layer", p->resident);
-	buf_printf(out, "\n%-22s %18" PRIu64 " (%.2f GiB) of the other %" PRId64 ", in pinned memory%s", "host's memory",
-		   p->outside_bytes, placement_gib((double)p->outside_bytes), p->outside, p->n_gpu > 1 ? ", for each GPU" : "");
-	buf_printf(out, "\n%-22s %18" PRIu64 " (%.2f GiB) in %" PRId64 " slots for those of them that decode steps use", "slots",
-		   p->slot_bytes, placement_gib((double)p->slot_bytes), p->slots);
+	buf_printf(out, "\n%-22s %18" PRIu64 " (%.2f GiB) of the other %" PRId64 ", in pinned memory%s",
+		   "host's memory",
+		   p->outside_bytes, placement_gib((double)p->outside_bytes), p->outside,
+		   p->n_gpu > 1 ? ", for each GPU" : "");
+	buf_printf(out, "\n%-22s %18" PRIu64 " (%.2f GiB) in %" PRId64 " slots for those of them that decode steps use",
+		   "slots", p->slot_bytes, placement_gib((double)p->slot_bytes), p->slots);
 }
 
 void placement_text(const struct placement *p, struct buf *out)
@@ -248,16 +253,18 @@ void placement_text(const struct placement *p, struct buf *out)
 		   p->experts - p->outside, p->experts, p->expert);
 	if (p->outside)
 		placement_outside(p, out);
-	buf_printf(out, "\n%-22s %18.2f bytes per token (f32 rows), and %" PRIu64 " per sequence\n", "sequence", p->row_bytes,
-		   p->fixed_bytes);
+	buf_printf(out, "\n%-22s %18.2f bytes per token (f32 rows), and %" PRIu64 " per sequence\n", "sequence",
+		   p->row_bytes, p->fixed_bytes);
 	buf_printf(out, "%-22s %18" PRId64 " of all sequences together\n", "tokens that fit", p->tokens);
 	buf_printf(out, "%-22s %18" PRIu64 " of the embedding, read by the host\n", "host", p->host);
 	if (p->n_gpu == 1)
 		return;
 	buf_printf(out, "%-22s %18.0f bytes sent by each GPU per token: its part, of %.0f, to %d\n", "between GPUs",
 		   p->sent_per_token, p->part_per_token, p->n_gpu - 1);
-	buf_printf(out, "%-22s %18.0f bytes read of each GPU per token that wants logits\n", "by the host", p->logits_read);
-	buf_printf(out, "%-22s %18s\n", "heads", p->heads_cut ? "cut: each GPU has its own" : "copied: each GPU has all");
+	buf_printf(out, "%-22s %18.0f bytes read of each GPU per token that wants logits\n", "by the host",
+		   p->logits_read);
+	buf_printf(out, "%-22s %18s\n", "heads",
+		   p->heads_cut ? "cut: each GPU has its own" : "copied: each GPU has all");
 }
 
 int placement_json(const struct placement *p, struct buf *out)
@@ -267,16 +274,18 @@ int placement_json(const struct placement *p, struct buf *out)
 
 	for (int f = 0; f < INVENTORY_N_FAMILY; f++)
 		json_object_set_new(family, inventory_family_name(f), json_integer((json_int_t)p->family[f]));
-	o = json_pack("{s:i, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:I, s:I}",
-		      "gpus", p->n_gpu, "memory", (json_int_t)p->memory, "families", family, "weights", (json_int_t)p->weights,
+	o = json_pack("{s:i, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:I, "
+		      "s:I}",
+		      "gpus", p->n_gpu, "memory", (json_int_t)p->memory, "families", family, "weights",
+		      (json_int_t)p->weights,
 		      "reserve", (json_int_t)placement_reserve(p->memory), "host", (json_int_t)p->host,
 		      "expert_bytes", (json_int_t)p->expert, "experts", (json_int_t)p->experts,
 		      "experts_resident_per_layer", (json_int_t)p->resident,
 		      "experts_outside", (json_int_t)p->outside, "experts_host", (json_int_t)p->outside_bytes,
 		      "expert_slots", (json_int_t)p->slots, "expert_slot_bytes", (json_int_t)p->slot_bytes,
 		      "heads_cut", p->heads_cut,
-		      "part_per_token", p->part_per_token, "sent_per_token", p->sent_per_token, "logits_read", p->logits_read,
-		      "row_bytes_per_token", p->row_bytes,
+		      "part_per_token", p->part_per_token, "sent_per_token", p->sent_per_token, "logits_read",
+		      p->logits_read, "row_bytes_per_token", p->row_bytes,
 		      "sequence_bytes", (json_int_t)p->fixed_bytes, "tokens", (json_int_t)p->tokens);
 	text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
 	json_decref(o);

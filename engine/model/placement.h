@@ -2,11 +2,11 @@
  * placement.h - how a checkpoint would lie on GPUs, from its headers alone: bytes, traffic, room for sequences.
  * Threads: any. Locks: none.
  *
- * On n GPUs each holds what model_place_ranks() gives it: its heads of the attention and with them their groups of the first
- * output projection, where they can be cut, its routed experts, the shared ones of every n-th layer, and its rows of the
- * head; all else is copied to every one, the second output projection included, and the rows that a sequence keeps, since all
- * heads read the same. The embedding stays with the host, which looks its rows up. In each layer every GPU gets what the
- * others have: behind the first output projection its rows, behind the experts their sums. */
+ * On n GPUs each holds what model_place_ranks() gives it: its heads of the attention and with them their groups of the
+ * first output projection, where they can be cut, its routed experts, the shared ones of every n-th layer, and its rows
+ * of the head; all else is copied to every one, the second output projection included, and the rows that a sequence
+ * keeps, since all heads read the same. The embedding stays with the host, which looks its rows up. In each layer every
+ * GPU gets what the others have: behind the first output projection its rows, behind the experts their sums. */
 #ifndef ENGINE_PLACEMENT_H
 #define ENGINE_PLACEMENT_H
 
@@ -35,8 +35,10 @@ struct placement {
 	int64_t slots;                          /* on the GPU, for those of them that are used */
 	uint64_t slot_bytes;                    /* of all slots */
 	bool heads_cut;                         /* else each GPU has all heads */
-	double part_per_token;                  /* bytes of f32 vectors that each GPU has for the others, of one token */
-	double sent_per_token;                  /* bytes it sends, or passes on, for all to have all: n - 1 of the above */
+	double part_per_token;                  /* bytes of f32 vectors that each GPU has for the
+						 * others, of one token */
+	double sent_per_token;                  /* bytes it sends, or passes on, for all to have
+						 * all: n - 1 of the above */
 	double logits_read;                     /* bytes the host reads of each, per token wanted */
 	double row_bytes;                       /* per token of a sequence's rows, as sequence.h keeps them (f32) */
 	uint64_t fixed_bytes;                   /* per sequence: windows and what the compressors still need */

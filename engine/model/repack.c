@@ -161,7 +161,8 @@ static void repack_publish(const void **to, const void *data)
 static bool repack_one(struct repack *r, struct repack_layer *l, int e)
 {
 	const struct dsv4_expert *x = &l->w->expert[e];
-	char *w1 = l->data + (size_t)e * repack_expert(x), *w2 = w1 + repack_matrix(&x->w1), *w3 = w2 + repack_matrix(&x->w2);
+	char *w1 = l->data + (size_t)e * repack_expert(x), *w2 = w1 + repack_matrix(&x->w1),
+		*w3 = w2 + repack_matrix(&x->w2);
 
 	repack_advise(r, x, true);
 	if (!repack_pack(r, &x->w1, w1) || !repack_pack(r, &x->w2, w2) || !repack_pack(r, &x->w3, w3))

@@ -2,9 +2,9 @@
  * repack.h - copies of FP4 experts in the form that kernels read fastest (plugins/dsv4_rows16.h), made while serving.
  * Threads: one starts and stops; its own packs; kernels read what is there; any wants and looks. Locks: none (atomics).
  *
- * Expert by expert, layer by layer: an expert's copies are published, then what memory holds of its native form is given
- * back to the system, so that memory does not double. Who reads the native form later reads the file again. The thread
- * runs where nobody else wants to (SCHED_IDLE), and rests nine tenths of the time while the engine is busy. */
+ * Expert by expert, layer by layer: an expert's copies are published, then what memory holds of its native form is
+ * given back to the system, so that memory does not double. Who reads the native form later reads the file again. The
+ * thread runs where nobody else wants to (SCHED_IDLE), and rests nine tenths of the time while the engine is busy. */
 #ifndef ENGINE_REPACK_H
 #define ENGINE_REPACK_H
 

@@ -52,8 +52,8 @@ struct sequence_layer {
 
 /* Shared by all sequences of a model. The MTP block, if any, is the layer after the last.
  *
- * A model on several GPUs (ranks.h) has all rows on each: a sequence, a block and what is done to them outside of a step
- * is rank 0's and all others' at once. Bytes are those of one GPU, since each holds as much. */
+ * A model on several GPUs (ranks.h) has all rows on each: a sequence, a block and what is done to them outside of a
+ * step is rank 0's and all others' at once. Bytes are those of one GPU, since each holds as much. */
 struct sequence_layout {
 	struct device *device;                  /* where rows lie; the CPU until a model says otherwise */
 	const struct sequence_layout *other[SEQUENCE_MAX_OTHERS]; /* the same on rank 1, 2, ... */
@@ -101,7 +101,8 @@ void sequence_block_unref(struct sequence_block **b);
 /* Full block number i, i < pos / 128: a reference. Any thread may hold it and read rank 0's rows. */
 struct sequence_block *sequence_share(const struct sequence *s, int64_t i);
 size_t sequence_block_bytes(const struct sequence_layout *l);
-/* A block of its own for rows that come from a file; -ENOMEM. The other ranks get theirs when a sequence resumes with it. */
+/* A block of its own for rows that come from a file; -ENOMEM. The other ranks get theirs when a
+ * sequence resumes with it. */
 int sequence_block_new(const struct sequence_layout *l, struct sequence_block **ret_b);
 /* [128 / ratio][dim]; NULL where the layer has none. Writing is for the maker of a new block only. */
 float *sequence_block_rows(const struct sequence_layout *l, struct sequence_block *b, int layer,

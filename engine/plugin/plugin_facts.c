@@ -296,10 +296,11 @@ static int plugin_facts_fit_gpu(const struct plugin_facts *f, const struct devic
 	if (!*f->gpu || !d)
 		return 0;
 	if (!device_is_gpu(d))
-		rc = plugin_refuse(why, PLUGIN_REFUSED_gpu, "needs %s, and the device is %s (dsv4d --device cuda)", f->gpu,
-				   device_name(d));
+		rc = plugin_refuse(why, PLUGIN_REFUSED_gpu, "needs %s, and the device is %s (dsv4d --device cuda)",
+				   f->gpu, device_name(d));
 	else if (!device_has(d, f->gpu, &lacks))
-		rc = plugin_refuse(why, PLUGIN_REFUSED_gpu, "needs %s, which %s has not", buf_str(&lacks), device_name(d));
+		rc = plugin_refuse(why, PLUGIN_REFUSED_gpu, "needs %s, which %s has not", buf_str(&lacks),
+				   device_name(d));
 	buf_fini(&lacks);
 	return rc;
 }
@@ -332,7 +333,8 @@ int plugin_facts_fit_ranks(const struct plugin_facts *f, struct ranks *r, struct
 		rc = plugin_facts_fit(f, ranks_device(r, i), why);
 	for (int i = 0; n > 1 && i < f->n_op && rc == 0; i++)
 		if (f->op[i].op == DSV4_OP_moe_experts && f->abi_minor < PLUGIN_FACTS_MINOR_RANKS)
-			rc = plugin_refuse(why, PLUGIN_REFUSED_one_gpu, "moe_experts of ABI %d.%d; on %d GPUs it takes %d.%d",
+			rc = plugin_refuse(why, PLUGIN_REFUSED_one_gpu,
+					   "moe_experts of ABI %d.%d; on %d GPUs it takes %d.%d",
 					   f->abi_major, f->abi_minor, n, DSV4_ABI_MAJOR, PLUGIN_FACTS_MINOR_RANKS);
 	return rc;
 }

@@ -20,8 +20,8 @@ struct plugin_map {
  * it is unlinked and freed at the end. RC_PLUGIN cannot-map, no-symbol, facts-differ. */
 int plugin_map_new(char *copy, const struct plugin_file *pf, provider_log_f *log, struct plugin_map **ret_m,
 		   struct buf *why);
-/* Before plugin_map_open(): one that computes on a GPU does so on this; on each, where it is called for several, rank 0's
- * first. Nothing for others. */
+/* Before plugin_map_open(): one that computes on a GPU does so on this; on each, where it is called for several, rank
+ * 0's first. Nothing for others. */
 void plugin_map_on(struct plugin_map *m, struct device *d);
 /* Calls the plugin's open(), warm(). RC_PLUGIN open-failed, warm-failed: only plugin_map_free() may follow. */
 int plugin_map_open(struct plugin_map *m, struct buf *why);

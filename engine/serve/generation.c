@@ -37,7 +37,8 @@ struct generation {
 	pthread_cond_t cond;   /* events came, or a notify call ended */
 	struct list events;
 	int n_events; size_t bytes; /* unread; the bytes are those of their texts and alternatives */
-	bool clogged;          /* the consumer cannot pass on what it took: `full` said so, and nothing was taken since */
+	bool clogged;          /* the consumer cannot pass on what it took: `full` said so, and
+				* nothing was taken since */
 	bool paused;           /* the engine waits for the consumer: the one who reads enough wakes it */
 	struct gen_usage usage;
 	bool fresh;            /* events since the last notify */

@@ -24,8 +24,8 @@ struct generation_spec {
 	const char *function;         /* of GEN_CALLS_NAMED */
 	bool one_call;                /* the answer ends with its first call */
 	enum gen_format format;
-	/* Of GEN_FORMAT_JSON_SCHEMA; borrowed for the call; engine/constrain/schema.h says what is understood. A refusal
-	 * begins with "schema" and the path in it, one of a tool's with "tools[i].function.parameters". */
+	/* Of GEN_FORMAT_JSON_SCHEMA; borrowed for the call; engine/constrain/schema.h says what is understood. A
+	 * refusal begins with "schema" and the path in it, one of a tool's with "tools[i].function.parameters". */
 	json_t *schema;
 	bool thinking;
 	int max_reasoning;            /* tokens of reasoning, then it is closed; 0: any */
@@ -33,7 +33,8 @@ struct generation_spec {
 	int max_tokens;               /* <= 0: what fits the context */
 	struct gen_sampling sampling;
 	int deadline;                 /* seconds from now, then it ends with RC_TIMEOUT; 0: the engine's limit */
-	/* The answer is these tokens, whatever the logits say, and then it ends: for logits, and work, as they were once.
+	/* The answer is these tokens, whatever the logits say, and then it ends: for logits,
+	 * and work, as they were once.
 	 * NULL: none; in place of max_tokens and ignore_eos. */
 	const int32_t *answer; int n_answer;
 	struct gen_guard guard;       /* loops are noted whatever it says */
@@ -41,8 +42,8 @@ struct generation_spec {
 	const char *id;               /* request id; NULL: made up */
 	const char *label;            /* where from: "http", "probe:recall", ... */
 	/* Numbers of its own, for experiments beside the traffic. The set is borrowed for the call and pinned by the
-	 * request, which keeps it to its end; such a request is never taken along by a change of those in force, uses the
-	 * prefix cache under exactly its own numbers' identity, and its kernels' failures are not held against the
+	 * request, which keeps it to its end; such a request is never taken along by a change of those in force, uses
+	 * the prefix cache under exactly its own numbers' identity, and its kernels' failures are not held against the
 	 * engine. */
 	struct kset *set;             /* NULL: the active one */
 	const struct numerics *numerics; /* NULL: those in force; they also choose how messages are rendered */
@@ -50,8 +51,8 @@ struct generation_spec {
 	bool reserved;                /* takes one of the places that engine_reserve() holds for the caller */
 	/* Called on the engine thread, without locks, after events were queued. Must not block. */
 	void (*notify)(void *arg); void *arg;
-	/* Asked after notify, on the same terms: is there more with the consumer already than it can pass on? The request
-	 * then pauses until an event is taken. NULL: never. */
+	/* Asked after notify, on the same terms: is there more with the consumer already than it can pass on? The
+	 * request then pauses until an event is taken. NULL: never. */
 	bool (*full)(void *arg);
 };
 

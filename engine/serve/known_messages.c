@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * known_messages.c - messages as a record keeps them: the fields that prompts are made of, the mark of a gap, and no others.
+ * known_messages.c - messages as a record keeps them: the fields that prompts are made of, the
+ * mark of a gap, and no others.
  * Threads: any. Locks: none. */
 #include "engine/serve/known_messages.h"
 #include "engine/base/must.h"
 
 
-/* One field of an object; `in` names those of the object, or of the array's objects, that it holds. NULL: kept whole. */
+/* One field of an object; `in` names those of the object, or of the array's objects, that it
+ * holds. NULL: kept whole. */
 struct known_field {
 	const char *name;
 	const struct known_field *in;

@@ -16,7 +16,8 @@ struct loopguard;
  * the answer begins in. */
 struct loopguard *loopguard_new(const struct gen_guard *want, enum gen_part first);
 void loopguard_free(struct loopguard **g);
-/* The next token, and the text that comes with it, is one that the answer's form leaves no choice about: not counted. */
+/* The next token, and the text that comes with it, is one that the answer's form leaves no
+ * choice about: not counted. */
 void loopguard_forced(struct loopguard *g, bool forced);
 void loopguard_text(struct loopguard *g, enum gen_part part, const char *text, size_t len);
 /* The output's token number n, after its text. True when the answer loops now and did not before: once. */

@@ -10,9 +10,9 @@
 
 struct recall;
 
-/* Appends the reasoning that came before the call with that id; false, and nothing, when no request in the ring that was
- * submitted under this object's label made the call, when it was asked for already, or when all that was appended came
- * from more tokens than a context holds: no body has a use for more. */
+/* Appends the reasoning that came before the call with that id; false, and nothing, when no request in the ring that
+ * was submitted under this object's label made the call, when it was asked for already, or when all that was appended
+ * came from more tokens than a context holds: no body has a use for more. */
 bool recall_reasoning(struct recall *r, const char *call_id, struct buf *out);
 void recall_free(struct recall **r);
 

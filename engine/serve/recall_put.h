@@ -8,7 +8,8 @@
 #include "engine/serve/ring.h"
 #include "engine/text/tokenizer.h"
 
-/* Of all that is in the ring now under that label; holds its records until recall_free(). The tokenizer must outlive it. */
+/* Of all that is in the ring now under that label; holds its records until recall_free(). The
+ * tokenizer must outlive it. */
 struct recall *recall_new(struct ring *ring, const struct tokenizer *t, const char *label, int max_context);
 
 #endif

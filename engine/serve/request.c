@@ -94,7 +94,8 @@ static int request_machinery(struct request *r, const struct generation_spec *sp
 	sampler_prompt(r->sampler, r->prompt, r->n_prompt);
 	r->ignore_eos = set->ignore_eos || spec->answer;
 	if (!spec->answer)
-		r->guard = loopguard_new(&spec->guard, o.mode == COMPLETION_THINKING ? GEN_PART_REASONING : GEN_PART_CONTENT);
+		r->guard = loopguard_new(&spec->guard,
+					 o.mode == COMPLETION_THINKING ? GEN_PART_REASONING : GEN_PART_CONTENT);
 	return 0;
 }
 

@@ -25,7 +25,8 @@ struct request_env {
 	int max_context;
 	size_t max_state;          /* bytes for all sequences */
 	struct cache *cache;
-	long long disk_wait_ns;    /* for the cache's next block from disk: a long path comes for longer, but it comes */
+	long long disk_wait_ns;    /* for the cache's next block from disk: a long path comes for
+				    * longer, but it comes */
 	int32_t think, think_end;  /* token ids, -1 if the tokenizer has none */
 	struct constraint_vocab *vocab;
 	void (*wake)(void *arg); void *wake_arg;

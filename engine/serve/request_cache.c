@@ -94,7 +94,8 @@ void request_cache_lookup(struct request *r)
 		return;
 	request_cache_identity(r);
 	c->decode = cache_phases_agree(r->kset);
-	(r->own ? cache_lookup_own : cache_lookup)(r->env->cache, c->numbers, r->prompt, r->n_prompt, &c->path, &c->find);
+	(r->own ? cache_lookup_own : cache_lookup)(r->env->cache, c->numbers, r->prompt, r->n_prompt, &c->path,
+						   &c->find);
 	r->task.held = c->find.waiting;
 	c->wait_until = clock_ns() + r->env->disk_wait_ns;
 	request_cache_tell(r);

@@ -6,10 +6,10 @@
  * edge before the end of the prompt (the same prompt again), where the cache's own blocks of it end (the next that
  * branches off there), at every eighth edge, at the last edge for which there is room, and at the last edge reached
  * when the request ends well (its next turn) or is cancelled in its prefill (the next try). Blocks for which there was
- * no room are published when there is, if a state can still be saved behind them. A request that ends otherwise, or goes
- * on with other numbers, publishes no more; nor does one from whose numbers a kernel was disproved since, and one that
- * waits in the queue looks again. What --keep-cache lends to the numbers in force is not for a request that brought its
- * own, be they the same. */
+ * no room are published when there is, if a state can still be saved behind them. A request that ends otherwise, or
+ * goes on with other numbers, publishes no more; nor does one from whose numbers a kernel was disproved since, and one
+ * that waits in the queue looks again. What --keep-cache lends to the numbers in force is not for a request that
+ * brought its own, be they the same. */
 #ifndef ENGINE_REQUEST_CACHE_H
 #define ENGINE_REQUEST_CACHE_H
 

@@ -116,8 +116,8 @@ static void sampler_pop(struct sampler_cand *c, int n)
 	sampler_sift(c, 0, n - 1);
 }
 
-/* Keeps the candidates that top_k, top_p and min_p leave of weights whose best is 1, and returns how many; they are then
- * at the end of c[0, *n), best last. */
+/* Keeps the candidates that top_k, top_p and min_p leave of weights whose best is 1, and returns how many; they are
+ * then at the end of c[0, *n), best last. */
 static int sampler_filter(const struct gen_sampling *set, const double *weight, int *n, struct sampler_cand *c)
 {
 	double total, sum = 0, bound = sampler_bound(set, weight, *n, &total), min = (double)set->min_p;

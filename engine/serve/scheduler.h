@@ -60,9 +60,10 @@ void scheduler_admit(struct scheduler *s, struct sched_task *t);
 /* From whichever queue. */
 void scheduler_drop(struct scheduler *s, struct sched_task *t);
 
-/* Fills the plan: every decoding task gets its token, and its drafts; what the budget leaves, an eighth of it at least, is
- * shared by the prefilling tasks, equally but for those that need less. If any task decodes, they share no more than the
- * pace lets them have (pace.h), which may be less than that eighth. Returns the number of items; paused tasks get none. */
+/* Fills the plan: every decoding task gets its token, and its drafts; what the budget leaves, an eighth of it at least,
+ * is shared by the prefilling tasks, equally but for those that need less. If any task decodes, they share no more than
+ * the pace lets them have (pace.h), which may be less than that eighth. Returns the number of items; paused tasks get
+ * none. */
 int scheduler_plan(struct scheduler *s);
 
 #endif

@@ -4,12 +4,12 @@
  *
  * The model's draft block (mtp.h) reads the streams of the tokens just computed and says what may follow the token just
  * sampled; run again on what it has made of that, what may follow the draft. The next step feeds all of them. Then each
- * token of the answer is sampled from its own logits by the request's own rules and random numbers, as ever, and as long
- * as it is the one that had been drafted, the logits after it are there already. So neither the tokens nor the bits of
- * their logits depend on drafts, only the number of steps does.
+ * token of the answer is sampled from its own logits by the request's own rules and random numbers, as ever, and as
+ * long as it is the one that had been drafted, the logits after it are there already. So neither the tokens nor the
+ * bits of their logits depend on drafts, only the number of steps does.
  *
- * Of a prompt the block sees the last window's tokens, as far as they are computed: what the prefix cache had is absent,
- * and the first drafts are made with what there is. */
+ * Of a prompt the block sees the last window's tokens, as far as they are computed: what the prefix cache had is
+ * absent, and the first drafts are made with what there is. */
 #ifndef ENGINE_SPECULATE_H
 #define ENGINE_SPECULATE_H
 

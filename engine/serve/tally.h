@@ -51,7 +51,8 @@ struct tally_view {
 	uint64_t errors[TALLY_N_ERROR];          /* of those GEN_ERROR */
 	uint64_t refused[TALLY_N_ERROR];         /* by engine_submit() */
 	uint64_t tokens[DSV4_N_PHASE];           /* computed in forward passes */
-	uint64_t beside_steps, beside_tokens;    /* steps of decoding that computed prompts too, and these prompts' tokens */
+	uint64_t beside_steps, beside_tokens;    /* steps of decoding that computed prompts too, and
+						  * these prompts' tokens */
 	uint64_t reasoning_tokens;
 	uint64_t drafted_tokens, accepted_tokens; /* as in gen_usage */
 	uint64_t looped[GEN_N_PART][2];          /* requests whose answer loops, by where; [1]: the guard ended it */

@@ -32,7 +32,8 @@ enum completion_kind {
 };
 
 /* NOT: it is of a marker, a call, a stop string, or what follows one. OPEN never comes out. */
-enum completion_told_as { COMPLETION_TOLD_OPEN, COMPLETION_TOLD_NOT, COMPLETION_TOLD_REASONING, COMPLETION_TOLD_CONTENT };
+enum completion_told_as { COMPLETION_TOLD_OPEN, COMPLETION_TOLD_NOT, COMPLETION_TOLD_REASONING,
+			  COMPLETION_TOLD_CONTENT };
 
 /* text: whole UTF-8 characters, never empty but for TOOL_END and TOKEN; borrowed for the call. call: from 0. */
 struct completion_event {
@@ -94,7 +95,8 @@ enum completion_why { COMPLETION_EOS, COMPLETION_MAX_TOKENS, COMPLETION_CONTEXT,
 	X(UNOFFERED_CALL, "unoffered_call", "a call though no tools were offered: dropped whole") \
 	X(BAD_MARKUP, "bad_markup", \
 		"a damaged or unknown tag outside a call: the tag is dropped, the text around it kept") \
-	X(BAD_JSON, "bad_json", "a string=\"false\" value that is no JSON by its first 64 bytes: passed as a JSON string") \
+	X(BAD_JSON, "bad_json", \
+		"a string=\"false\" value that is no JSON by its first 64 bytes: passed as a JSON string") \
 	X(LOOSE, "loose", \
 		"readable calls in another spelling: ASCII bars, other white space, a missing outer tag") \
 	X(CONTROL, "control", "a role marker or other control token in text: dropped")
@@ -113,8 +115,9 @@ enum completion_flag {
 
 struct completion_verdict {
 	enum gen_finish finish; /* STOP, TOOL_CALLS, LENGTH, CANCELLED */
-	/* "eos", "stop_string", "tool_calls", "max_tokens", "context", "cancelled", "repetition", "incomplete_tool_call",
-	 * "tool_call_without_tools" (eos), "only_reasoning" (eos without content or calls), "empty". */
+	/* "eos", "stop_string", "tool_calls", "max_tokens", "context", "cancelled", "repetition",
+	 * "incomplete_tool_call", "tool_call_without_tools" (eos), "only_reasoning" (eos without content or calls),
+	 * "empty". */
 	const char *detail;
 	int n_calls;            /* whole calls */
 	int stop;               /* the stop string that ended it, by its index; -1 */

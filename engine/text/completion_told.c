@@ -57,7 +57,8 @@ void completion_told_begin(struct completion *c, const struct completion_token *
 		t->mark = mem_grow(t->mark, (size_t)t->cap, sizeof *t->mark);
 	}
 	t->mark[t->n++] = (struct completion_mark){ .to = UINT64_MAX,
-						    .from = completion_told_here(c) + completion_told_broken(c, token) };
+						    .from = completion_told_here(c) +
+						    completion_told_broken(c, token) };
 }
 
 void completion_told_from(struct completion *c)

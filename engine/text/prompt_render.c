@@ -157,8 +157,8 @@ static int prompt_parameter(struct prompt_writer *w, int message, const char *na
 	return rc;
 }
 
-/* The call's arguments as an object. Text that is no JSON is wrapped in one, as officially, and so is what is no object or
- * too deep: a model said it once, and the conversation has to go on. */
+/* The call's arguments as an object. Text that is no JSON is wrapped in one, as officially, and so is what is no object
+ * or too deep: a model said it once, and the conversation has to go on. */
 static json_t *prompt_arguments(const json_t *given)
 {
 	const char *text = json_string_value(given);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * act.h - activations as the products read them: rounded where that is asked for, in blocks of 128 columns, in the order
- * in which weights come out of their bytes.
+ * act.h - activations as the products read them: rounded where that is asked for, in blocks of 128 columns, in the
+ * order in which weights come out of their bytes.
  * Threads: engine calls, pool runs slices. Locks: none. */
 #ifndef AVX2_ACT_H
 #define AVX2_ACT_H
@@ -19,7 +19,8 @@ enum avx2_form {
 };
 
 /* 128 e4m3 values times 2^9, which are integers of 18 bits, as three digits in base 128 from -64 to 63, lowest first:
- * digit[d][0] of even columns, digit[d][1] of odd ones. `start`: -12 times the sum of each 32 of them, `start16` of 16. */
+ * digit[d][0] of even columns, digit[d][1] of odd ones. `start`: -12 times the sum of each 32
+ * of them, `start16` of 16. */
 struct avx2_digits {
 	int8_t digit[3][2][64] __attribute__((aligned(64)));
 	int32_t start[4], start16[8];

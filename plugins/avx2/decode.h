@@ -11,9 +11,9 @@
 
 #define AVX2_DECODE_SCALES 8 /* of 128 columns of a row, at most */
 
-/* Weights at p are being read: fetches what comes 4 KiB later. On Zen 5 FP8 gets 0.89 of what a pure read does with this
- * and 0.69 without (two threads); half as far, or into the second cache only, is worth less. Inlined early: a function
- * that does nothing else is one without effect to gcc, which drops its calls. */
+/* Weights at p are being read: fetches what comes 4 KiB later. On Zen 5 FP8 gets 0.89 of what a pure read does with
+ * this and 0.69 without (two threads); half as far, or into the second cache only, is worth less. Inlined early: a
+ * function that does nothing else is one without effect to gcc, which drops its calls. */
 static inline __attribute__((always_inline)) void avx2_prefetch(const void *p)
 {
 	_mm_prefetch((const char *)((uintptr_t)p + 4096), _MM_HINT_T0);
@@ -105,7 +105,8 @@ static inline __attribute__((always_inline)) float avx2_decode_end(enum avx2_dec
 }
 
 /* Weight scales of block b (128 columns) of a row, as many as there are. */
-static inline void avx2_decode_scales(const struct dsv4_weight *w, int64_t row, int64_t b, float ret_s[AVX2_DECODE_SCALES])
+static inline void avx2_decode_scales(const struct dsv4_weight *w, int64_t row, int64_t b,
+				      float ret_s[AVX2_DECODE_SCALES])
 {
 	const uint8_t *scale = w->scale;
 	int64_t per = w->fmt == DSV4_W_FP4 ? 4 : w->fmt == DSV4_W_NVFP4 ? 8 : 1;

@@ -47,7 +47,8 @@ void avx2_product_run(struct dsv4_exec *x, const struct dsv4_host *host, const s
 	struct linear_cut c = { .p = p, .n_panel = n_panel, .n_tok = AVX2_PANEL_TOKENS, .vnni = x86_has_vnni(host) };
 
 	/* Few output columns leave threads idle unless the activation rows are cut finer. */
-	while (c.n_tok > LINEAR_FEWEST && n_group * n_panel * ((p->a->n + c.n_tok - 1) / c.n_tok) < 2 * host->n_threads(x))
+	while (c.n_tok > LINEAR_FEWEST &&
+	       n_group * n_panel * ((p->a->n + c.n_tok - 1) / c.n_tok) < 2 * host->n_threads(x))
 		c.n_tok /= 2;
 	c.n_part = (p->a->n + c.n_tok - 1) / c.n_tok;
 	products = AVX2_PANEL * x86_min(p->a->n, c.n_tok) * p->a->cols;

@@ -3,8 +3,9 @@
  * Threads: engine calls, pool runs slices. Locks: none.
  *
  * 128 rows of w1 and w3 give 128 columns of the hidden row, which is what shares one scale when it is rounded: so an
- * item of the first loop ends with columns as w2 wants them, and an item of the second, some rows of w2 of every expert,
- * with values of y. Weights are read once. A token's sum has the order of its ids, as in ref; inside, panel.h's. */
+ * item of the first loop ends with columns as w2 wants them, and an item of the second, some rows of w2 of every
+ * expert, with values of y. Weights are read once. A token's sum has the order of its ids, as in ref; inside,
+ * panel.h's. */
 #include "plugins/avx2/avx2.h"
 #include "plugins/avx2/linear.h"
 #include "plugins/avx2/panel.h"
@@ -16,7 +17,7 @@
 
 #define MOE_PANELS (AVX2_ACT_COLS / AVX2_PANEL) /* of an item of the first loop */
 #define MOE_DOWN 4                              /* panels of an item of the second, at most */
-#define MOE_DOWN_MANY 16                        /* for many tokens, whose hidden rows are then read from afar less often */
+#define MOE_DOWN_MANY 16                        /* for many tokens: hidden rows are read from afar less often */
 #define MOE_MANY 32                             /* tokens */
 
 int avx2_moe_route(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_moe_route *a)
@@ -30,7 +31,8 @@ int avx2_moe_route(struct dsv4_exec *x, const struct dsv4_host *host, const stru
 	if (a->n_tok == 0)
 		return 0;
 	s = host->scratch(x, (size_t)a->n_tok * (size_t)a->n_expert * sizeof *s);
-	if (!s || avx2_act_make(x, host, avx2_act_form(DSV4_ACT_NONE, a->gate), a->x, a->dim, a->n_tok, 1, a->dim, &act))
+	if (!s || avx2_act_make(x, host, avx2_act_form(DSV4_ACT_NONE, a->gate), a->x, a->dim, a->n_tok, 1, a->dim,
+				&act))
 		return -ENOMEM;
 	avx2_product_run(x, host, &(struct avx2_product){ .w = a->gate, .a = &act, .y = s, .ldy = a->n_expert });
 	return x86_moe_choose(x, host, a, s);
@@ -61,7 +63,8 @@ struct moe_call {
 };
 
 /* Of panel number `panel` of w, the products with rows a[from[i0..i0 + n)]. */
-static void moe_panel(const struct moe_call *c, const struct dsv4_weight *w, const void *packed, const struct avx2_act *a,
+static void moe_panel(const struct moe_call *c, const struct dsv4_weight *w, const void *packed,
+		      const struct avx2_act *a,
 		      const int32_t *from, int64_t panel, int64_t i0, int n, float (*out)[AVX2_PANEL])
 {
 	int64_t r0 = panel * AVX2_PANEL;
@@ -77,7 +80,8 @@ static void moe_panel(const struct moe_call *c, const struct dsv4_weight *w, con
 static void moe_up(const struct moe_call *c, const struct moe_expert *e, int64_t block, int64_t i0, int n)
 {
 	const struct dsv4_weight *w1 = &e->e->w1, *w3 = &e->e->w3;
-	float g[MOE_PANELS][AVX2_PANEL_TOKENS][AVX2_PANEL], u[MOE_PANELS][AVX2_PANEL_TOKENS][AVX2_PANEL], h[AVX2_ACT_COLS];
+	float g[MOE_PANELS][AVX2_PANEL_TOKENS][AVX2_PANEL], u[MOE_PANELS][AVX2_PANEL_TOKENS][AVX2_PANEL],
+		h[AVX2_ACT_COLS];
 	int64_t p0 = block * MOE_PANELS, cols = x86_min(AVX2_ACT_COLS, c->a->inter - block * AVX2_ACT_COLS);
 	uint32_t act = c->a->act;
 
@@ -87,7 +91,8 @@ static void moe_up(const struct moe_call *c, const struct moe_expert *e, int64_t
 		moe_panel(c, w3, e->packed.w3, &c->act[avx2_act_form(act, w3)], e->tok, p0 + i, i0, n, u[i]);
 	for (int t = 0; t < n; t++) {
 		for (int64_t i = 0; i < cols; i += VEC_LANES) {
-			const float *gate = g[i / AVX2_PANEL][t] + i % AVX2_PANEL, *up = u[i / AVX2_PANEL][t] + i % AVX2_PANEL;
+			const float *gate = g[i / AVX2_PANEL][t] + i % AVX2_PANEL,
+				*up = u[i / AVX2_PANEL][t] + i % AVX2_PANEL;
 
 			vec_store(h + i, cols - i, x86_moe_gate(vec_load(gate, cols - i), vec_load(up, cols - i),
 								e->weight ? e->weight[i0 + t] : 1.0f, c->a->limit));
@@ -172,7 +177,8 @@ static void moe_down_slice(void *arg, int64_t begin, int64_t end)
 /* ---- all of it ---- */
 
 /* The tokens as w wants them, made at the first call for their form. */
-static int moe_tokens(struct dsv4_exec *x, const struct dsv4_host *host, struct moe_call *c, const struct dsv4_weight *w)
+static int moe_tokens(struct dsv4_exec *x, const struct dsv4_host *host, struct moe_call *c,
+		      const struct dsv4_weight *w)
 {
 	enum avx2_form form = avx2_act_form(c->a->act, w);
 
@@ -240,7 +246,8 @@ int avx2_moe_experts(struct dsv4_exec *x, const struct dsv4_host *host, const st
 		return rc;
 	c.n_block = (a->inter + AVX2_ACT_COLS - 1) / AVX2_ACT_COLS;
 	c.n_panel = (a->dim + AVX2_PANEL - 1) / AVX2_PANEL;
-	c.down = 1 + x86_min(c.n_panel / (4 * host->n_threads(x)), a->n_tok < MOE_MANY ? MOE_DOWN - 1 : MOE_DOWN_MANY - 1);
+	c.down = 1 + x86_min(c.n_panel / (4 * host->n_threads(x)),
+			     a->n_tok < MOE_MANY ? MOE_DOWN - 1 : MOE_DOWN_MANY - 1);
 	host->parallel_for(x, c.n * c.n_block, 1, moe_up_slice, &c);
 	host->parallel_for(x, (c.n_panel + c.down - 1) / c.down, 1, moe_down_slice, &c);
 	return 0;

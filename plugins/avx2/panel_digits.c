@@ -2,10 +2,10 @@
  * panel_digits.c - panels of FP4 and NVFP4 against rounded activations, in integers.
  * Threads: pool runs slices. Locks: none.
  *
- * A weight is 2 w + 12, from 0 to 24; the 12 is taken back by struct avx2_digits' start. An activation's three digits are
- * multiplied one by one and put together at the end of a block of 32 columns (NVFP4: 16): up to there everything is an exact
- * integer, 2^10 times the sum. Without AVX-VNNI products of two columns are added in 16 bits, where eight of them fit:
- * 8 * 2 * 24 * 64 < 2^15, which is a block.
+ * A weight is 2 w + 12, from 0 to 24; the 12 is taken back by struct avx2_digits' start. An activation's three digits
+ * are multiplied one by one and put together at the end of a block of 32 columns (NVFP4: 16): up to there everything is
+ * an exact integer, 2^10 times the sum. Without AVX-VNNI products of two columns are added in 16 bits, where eight of
+ * them fit: 8 * 2 * 24 * 64 < 2^15, which is a block.
  *
  * Sixteen rows side by side (dsv4_rows16.h) have a row per lane, and no sum across lanes. Rows as checkpoints have them
  * are read one after the other, or for several activation rows put side by side first. */
@@ -17,8 +17,8 @@
 
 #define PANEL_INLINE static inline __attribute__((always_inline))
 
-/* Products of 32 weights and digits, added to acc: in 8 lanes of 32 bits, or in 16 of 16 bits. The compilers' name for the
- * instruction wants a function of its own target, and there would be two of each. */
+/* Products of 32 weights and digits, added to acc: in 8 lanes of 32 bits, or in 16 of 16 bits. The compilers' name for
+ * the instruction wants a function of its own target, and there would be two of each. */
 PANEL_INLINE __m256i panel_dot(const int vnni, __m256i acc, __m256i w, __m256i x)
 {
 	if (!vnni)
@@ -70,7 +70,8 @@ struct panel_scales {
 };
 
 /* Those of block b, of rows 0 to 7 and 8 to 15. */
-PANEL_INLINE void panel_block_scales(const int per, const uint8_t *record, const struct panel_scales *s, int b, __m256 ws[2])
+PANEL_INLINE void panel_block_scales(const int per, const uint8_t *record, const struct panel_scales *s, int b,
+				     __m256 ws[2])
 {
 	__m128i bytes;
 
@@ -103,8 +104,8 @@ PANEL_INLINE void panel_words(const uint8_t *record, int v, __m256i w[2][2])
 }
 
 /* Adds one record, of blocks of 8 * per columns, for n activation rows: 6 n sums and what they are made of have to fit
- * into sixteen registers, which compilers see to where no loop over columns is unrolled. Its weights stand in `made`, or
- * are made if that is NULL. */
+ * into sixteen registers, which compilers see to where no loop over columns is unrolled. Its weights stand in `made`,
+ * or are made if that is NULL. */
 PANEL_INLINE void panel_record(const int vnni, const int per, const int n, const uint8_t *record,
 			       const struct panel_scales *s, const struct panel_record *made,
 			       const struct avx2_digits *const *x, const float *scale, struct panel_sums *sums)
@@ -127,7 +128,8 @@ PANEL_INLINE void panel_record(const int vnni, const int per, const int n, const
 			}
 #pragma GCC unroll 2
 			for (int odd = 0; odd < 2; odd++) {
-				__m256i w0 = made ? made->w[v][odd][0] : w[odd][0], w1 = made ? made->w[v][odd][1] : w[odd][1];
+				__m256i w0 = made ? made->w[v][odd][0] : w[odd][0],
+					w1 = made ? made->w[v][odd][1] : w[odd][1];
 
 #pragma GCC unroll 2
 				for (int i = 0; i < n; i++)
@@ -148,7 +150,8 @@ PANEL_INLINE void panel_record(const int vnni, const int per, const int n, const
 #pragma GCC unroll 2
 			for (int half = 0; half < 2; half++) {
 				__m256i all = _mm256_add_epi32(panel_join(vnni, acc[i][half]),
-							       _mm256_set1_epi32(per == 4 ? x[i]->start[b] : x[i]->start16[b]));
+							       _mm256_set1_epi32(per == 4 ? x[i]->start[b] :
+										 x[i]->start16[b]));
 				__m256 by = _mm256_mul_ps(_mm256_set1_ps(scale[i]), ws[half]);
 				float *sum = sums[i].sum[b % 4] + 8 * half;
 
@@ -193,7 +196,8 @@ static void panel_pack_tail(const struct avx2_panel *p, int64_t b, int r, uint8_
 }
 
 /* The scales of that record. */
-static void panel_pack_scales(const int per, const struct avx2_panel *p, int64_t b, uint8_t *record, struct panel_scales *s)
+static void panel_pack_scales(const int per, const struct avx2_panel *p, int64_t b, uint8_t *record,
+			      struct panel_scales *s)
 {
 	int64_t n_scale = (p->w->cols + 8 * per - 1) / (8 * per), n = x86_min(16 / per, n_scale - 16 / per * b);
 	uint8_t nvfp4[8][AVX2_PANEL] = { 0 }, (*bytes)[AVX2_PANEL] = per == 2 ? nvfp4 : (uint8_t (*)[AVX2_PANEL])record;
@@ -319,7 +323,8 @@ PANEL_INLINE __m256i panel_two_fold(__m256i a, __m256i b)
 }
 
 /* Adds 256 columns, eight blocks, to the four sums of each row. */
-PANEL_INLINE void panel_two_part(const int vnni, struct panel_two *t, int64_t k, const struct avx2_digits *x, const float *as)
+PANEL_INLINE void panel_two_part(const int vnni, struct panel_two *t, int64_t k, const struct avx2_digits *x,
+				 const float *as)
 {
 	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 	const uint8_t *data[2] = { t->data[0] + 128 * k, t->data[1] + 128 * k };
@@ -363,7 +368,8 @@ PANEL_INLINE void panel_rows(const int vnni, const struct avx2_panel *p, float (
 	struct panel_tail tail[2] = { 0 };
 
 	for (int r = 0; r < p->n_row; r += 2) {
-		struct panel_two t, end = { { tail[0].data, tail[1].data }, { tail[0].scale, tail[1].scale }, { { 0 } } };
+		struct panel_two t,
+			end = { { tail[0].data, tail[1].data }, { tail[0].scale, tail[1].scale }, { { 0 } } };
 
 		for (int j = 0; j < 2; j++) { /* an odd last row twice */
 			int64_t row = p->r0 + x86_min(r + j, p->n_row - 1);
@@ -406,7 +412,8 @@ PANEL_INLINE void panel_rows(const int vnni, const struct avx2_panel *p, float (
 		else \
 			panel_rows(vnni, p, out); \
 	} \
-	static __attribute__((noinline)) void panel_##name##_nvfp4(const struct avx2_panel *p, float (*out)[AVX2_PANEL]) \
+	static __attribute__((noinline)) \
+	void panel_##name##_nvfp4(const struct avx2_panel *p, float (*out)[AVX2_PANEL]) \
 	{ \
 		panel_records(vnni, 2, p, out); \
 	}

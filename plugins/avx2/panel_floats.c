@@ -29,8 +29,10 @@ struct panel_floats {
 static struct panel_floats panel_floats(const struct avx2_panel *p)
 {
 	static const uint8_t bits[DSV4_N_WFMT] = { 32, 16, 8, 4, 4 };
-	struct panel_floats f = { .p = p, .how = (enum avx2_decode)p->w->fmt, .block_size = AVX2_ACT_COLS / 8 * bits[p->w->fmt],
-				  .row_size = (p->w->cols * bits[p->w->fmt] + 7) / 8, .n_full = p->w->cols / AVX2_ACT_COLS };
+	struct panel_floats f = { .p = p, .how = (enum avx2_decode)p->w->fmt,
+				  .block_size = AVX2_ACT_COLS / 8 * bits[p->w->fmt],
+				  .row_size = (p->w->cols * bits[p->w->fmt] + 7) / 8,
+				  .n_full = p->w->cols / AVX2_ACT_COLS };
 
 	for (int i = 0; i < p->n; i++) {
 		f.x[i] = avx2_panel_x(p, i);
@@ -54,7 +56,8 @@ PANEL_INLINE void panel_row(const int n, const struct panel_floats *f, int r, st
 	int64_t row = f->p->r0 + r, n_scale = (w->cols + AVX2_ACT_COLS - 1) / AVX2_ACT_COLS;
 
 	ret_r->data = x86_at(w->data, row * f->row_size);
-	ret_r->scale = w->scale ? x86_at(w->scale, row / AVX2_ACT_COLS * n_scale * (w->sfmt == DSV4_S_F32 ? 4 : 1)) : NULL;
+	ret_r->scale = w->scale ? x86_at(w->scale, row / AVX2_ACT_COLS * n_scale * (w->sfmt == DSV4_S_F32 ? 4 : 1)) :
+		NULL;
 	ret_r->top = _mm256_setzero_si256();
 #pragma GCC unroll 4
 	for (int i = 0; i < n; i++)
@@ -116,8 +119,9 @@ PANEL_INLINE void panel_stream_blocks(enum avx2_decode how, const int n, const i
 			for (int v = 0; v < 4; v++)
 #pragma GCC unroll 4
 				for (int i = 0; i < n; i++)
-					acc[k][i] = _mm256_fmadd_ps(w[v], _mm256_loadu_ps(f->x[i] + (b + k) * AVX2_ACT_COLS +
-											  32 * g + 8 * v), acc[k][i]);
+					acc[k][i] = _mm256_fmadd_ps(w[v],
+								    _mm256_loadu_ps(f->x[i] + (b + k) * AVX2_ACT_COLS +
+										    32 * g + 8 * v), acc[k][i]);
 		}
 #pragma GCC unroll 4
 	for (int k = 0; k < m; k++)
@@ -129,7 +133,8 @@ PANEL_INLINE void panel_stream_blocks(enum avx2_decode how, const int n, const i
 				r->sum[i] = _mm256_add_ps(acc[k][i], r->sum[i]);
 }
 
-PANEL_INLINE void panel_stream(enum avx2_decode how, const int n, const struct panel_floats *f, float (*out)[AVX2_PANEL])
+PANEL_INLINE void panel_stream(enum avx2_decode how, const int n, const struct panel_floats *f,
+			       float (*out)[AVX2_PANEL])
 {
 	const int m = n == 1 ? PANEL_TOGETHER : n < 4 ? 2 : 1;
 	const struct avx2_panel *p = f->p;
@@ -156,7 +161,8 @@ PANEL_INLINE void panel_stream(enum avx2_decode how, const int n, const struct p
 }
 
 #define PANEL_STREAM_OF(name, how) \
-	static __attribute__((noinline)) void panel_stream_##name(const struct panel_floats *f, float (*out)[AVX2_PANEL]) \
+	static __attribute__((noinline)) \
+	void panel_stream_##name(const struct panel_floats *f, float (*out)[AVX2_PANEL]) \
 	{ \
 		switch (f->p->n) { \
 		case 1: panel_stream(how, 1, f, out); break; \
@@ -182,8 +188,8 @@ struct panel_tiles {
 };
 
 /* Rows r and r + 1 by n activation rows from the i0-th on. A scale covers `chain` vectors of eight columns. */
-PANEL_INLINE void panel_tile(const int n, const int chain, const struct panel_floats *f, struct panel_tiles *t, int r, int i0,
-			     int64_t b)
+PANEL_INLINE void panel_tile(const int n, const int chain, const struct panel_floats *f, struct panel_tiles *t, int r,
+			     int i0, int64_t b)
 {
 	const float *x[PANEL_TILE], *w0 = t->w[r], *w1 = t->w[r + 1];
 	__m256 acc[2][PANEL_TILE];
@@ -219,7 +225,8 @@ PANEL_INLINE void panel_tile(const int n, const int chain, const struct panel_fl
 }
 
 #define PANEL_TILE_OF(n) \
-	static __attribute__((noinline)) void panel_tile_##n(int chain, const struct panel_floats *f, struct panel_tiles *t, \
+	static __attribute__((noinline)) \
+	void panel_tile_##n(int chain, const struct panel_floats *f, struct panel_tiles *t, \
 							     int i0, int64_t b) \
 	{ \
 		for (int r = 0; r < PANEL_ROWS; r += 2) \

@@ -123,7 +123,8 @@ F32_INLINE void f32_tile(const struct f32_panel *m, int64_t t, int n_tok, int64_
 
 #pragma GCC unroll 3
 		for (int i = 0; i < n_tok && !plain; i++)
-			_mm_storeu_ps(scale[i], _mm_mul_ps(_mm_loadu_ps(m->scale[b] + row), _mm_set1_ps(m->act_scale[t + i][b])));
+			_mm_storeu_ps(scale[i],
+				      _mm_mul_ps(_mm_loadu_ps(m->scale[b] + row), _mm_set1_ps(m->act_scale[t + i][b])));
 		f32_tile_block(m->x[t] + k, m->w[row] + k, avx512_min(AVX512_BLOCK, m->m - k), n_tok, acc);
 #pragma GCC unroll 3
 		for (int i = 0; i < n_tok; i++)
@@ -171,7 +172,8 @@ static void f32_panel(struct f32_panel *m, int64_t r0, int64_t r1)
 	}
 	for (int64_t i = 0; i < m->n; i++)
 		for (int64_t r = r0; r < r1; r += F32_ROWS)
-			f32_store(m->j, m->i0 + i, r, avx512_min(F32_ROWS, r1 - r), vec_sums(m->sum[(r - r0) / F32_ROWS][i]));
+			f32_store(m->j, m->i0 + i, r, avx512_min(F32_ROWS, r1 - r),
+				  vec_sums(m->sum[(r - r0) / F32_ROWS][i]));
 }
 
 void avx512_dot_f32_many(const struct avx512_f32_job *j, int64_t r0, int64_t r1, int64_t i0, int64_t n)

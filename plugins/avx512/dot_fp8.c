@@ -23,7 +23,8 @@
 #define DOT_FEW 16               /* that tiles meet */
 #define DOT_FEW_TILE 8           /* at once: 16 sums, which hide the latency of dpbf16 */
 #define DOT_FEW_COLS 4096        /* of a matrix, times tiles, at most: each of the four chains reads sixteen rows again.
-				  * Share of a pure read at 8 activations, and without tiles: 1024 columns .46 and .30, 2048 .41 and
+				  * Share of a pure read at 8 activations, and without tiles: 1024 columns .46 and .30,
+					  2048 .41 and
 				  * .31, 4096 .35 and .30, 8192 .24 and .30 (EPYC Zen 5, one core) */
 
 /* ---- activations ---- */
@@ -121,11 +122,13 @@ E4M3_INLINE void dot_row(const uint8_t *w, const uint8_t *scale, int64_t cols, c
 		for (int t = 0; t < n_tok; t++)
 #pragma GCC unroll 4
 			for (int c = 0; c < AVX512_DOT_CHAINS; c++)
-				acc[t][c] = dot_add(acc[t][c], v[c], _mm512_loadu_si512(x[t] + (c * pitch + b) * DOT_LANES));
+				acc[t][c] = dot_add(acc[t][c], v[c],
+						    _mm512_loadu_si512(x[t] + (c * pitch + b) * DOT_LANES));
 	}
 #pragma GCC unroll 4
 	for (int t = 0; t < n_tok; t++)
-		ret_sum[t][at] = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(acc[t][0], acc[t][1]), acc[t][2]), acc[t][3]);
+		ret_sum[t][at] = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(acc[t][0], acc[t][1]), acc[t][2]),
+					       acc[t][3]);
 }
 
 E4M3_TARGET static void dot_rows(const struct dsv4_weight *w, int64_t r, int64_t n_row,
@@ -187,8 +190,8 @@ struct dot_few {
 	__m512 sum[DOT_FEW][DOT_ROWS];
 };
 
-/* Chain c of n_row rows from `row` on, against n_tok activation rows from t on; n_row, n_tok and odd, which is c % 2, are
- * constants where this is inlined. Fetches half as many lines from `ahead` on. */
+/* Chain c of n_row rows from `row` on, against n_tok activation rows from t on; n_row, n_tok and odd, which is c % 2,
+ * are constants where this is inlined. Fetches half as many lines from `ahead` on. */
 E4M3_INLINE void dot_few_tile(struct dot_few *f, int c, int odd, int64_t row, int n_row, int64_t t, int n_tok,
 			      const uint8_t *ahead)
 {

@@ -13,7 +13,8 @@
 #define DOT_PANEL (1 << 18)      /* values of a panel: 16 rows of AVX512_DOT_COLS */
 #define DOT_PANEL_ROWS 128       /* of a panel at most */
 
-/* Some rows decoded: [AVX512_DOT_CHAINS][n_row / DOT_TILE_ROWS][n_block][DOT_TILE_ROWS][32]; sums of a tile's tokens. */
+/* Some rows decoded: [AVX512_DOT_CHAINS][n_row / DOT_TILE_ROWS][n_block][DOT_TILE_ROWS][32];
+ * sums of a tile's tokens. */
 struct dot_panel {
 	int64_t n_row, n_block;  /* n_row: a multiple of DOT_ROWS */
 	uint16_t w[DOT_PANEL] __attribute__((aligned(64)));

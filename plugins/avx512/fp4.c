@@ -2,13 +2,13 @@
  * fp4.c - products of FP4 matrices with activations rounded to FP8, sixteen rows at a time, in bf16 dot products.
  * Threads: any, each on outputs of its own. Locks: none.
  *
- * A lane is a row. Of 64 bytes, four from each of sixteen rows, four shifts bring each nibble to where vpermw, which looks
- * at five bits of a 16-bit lane, finds its value in a table of the sixteen codes written twice. The order of one
+ * A lane is a row. Of 64 bytes, four from each of sixteen rows, four shifts bring each nibble to where vpermw, which
+ * looks at five bits of a 16-bit lane, finds its value in a table of the sixteen codes written twice. The order of one
  * element: the four pairs of each 8 columns of a block of 32 are added to zero one after the other, the four sums as
- * (c0 + c1) + (c2 + c3), that times the weight's scale to the element. Values and scales are such that nothing overflows
- * or gets subnormal on the way (dpbf16 flushes those); what could, a scale from FP4_LARGE on or NaN, makes the panel or
- * the activation row take the way of fp4_plain(), in floats. Which way an element goes depends on its own panel and row
- * alone. */
+ * (c0 + c1) + (c2 + c3), that times the weight's scale to the element. Values and scales are such that nothing
+ * overflows or gets subnormal on the way (dpbf16 flushes those); what could, a scale from FP4_LARGE on or NaN, makes
+ * the panel or the activation row take the way of fp4_plain(), in floats. Which way an element goes depends on its own
+ * panel and row alone. */
 #include "plugins/avx512/fp4.h"
 #include "plugins/avx512/decode.h"
 #include "plugins/avx512/fp4_native.h"
@@ -136,7 +136,8 @@ static inline __attribute__((always_inline)) void fp4_long_four(const struct fp4
 			__m512i v[4];
 
 			_mm_prefetch(rows + FP4_AHEAD * 1024 + i * 256 + r * 64, _MM_HINT_T0);
-			fp4_values(fp4_load(rows + r * s->row + 64 * i, r0 + r < s->n_row ? s->row - at - 64 * i : 0), v);
+			fp4_values(fp4_load(rows + r * s->row + 64 * i, r0 + r < s->n_row ? s->row - at - 64 * i : 0),
+				   v);
 			acc[r] = _mm512_setzero_ps();
 #pragma GCC unroll 4
 			for (int j = 0; j < 4; j++)
@@ -261,7 +262,8 @@ static int fp4_packed(const uint8_t *record, const struct fp4_rows *rows, const 
 	int wild = 0;
 
 	if (rows->n_tile == 1) {
-		struct fp4_ahead same = { record + FP4_AHEAD * DSV4_ROWS16_RECORD, lines, 1 }, other = { next, lines, 1 };
+		struct fp4_ahead same = { record + FP4_AHEAD * DSV4_ROWS16_RECORD, lines, 1 },
+			other = { next, lines, 1 };
 
 		wild = fp4_tile_any(record, 0, split, rows, 0, &same, out);
 		return wild | fp4_tile_any(record + split * DSV4_ROWS16_RECORD, split, n - split, rows, 0, &other, out);
@@ -301,7 +303,8 @@ static int fp4_native(const struct dsv4_weight *w, int64_t panel, const struct f
 }
 
 /* In floats: lanes are columns, as in linear.c. */
-static void fp4_plain(const struct dsv4_weight *w, int64_t panel, const struct avx512_fp4_act *a, int64_t row, float *out)
+static void fp4_plain(const struct dsv4_weight *w, int64_t panel, const struct avx512_fp4_act *a, int64_t row,
+		      float *out)
 {
 	int64_t row0 = panel * DSV4_ROWS16, n_row = avx512_min(DSV4_ROWS16, w->rows - row0);
 	float x[AVX512_BLOCK], v[AVX512_BLOCK];

@@ -2,8 +2,8 @@
  * fp4.h - products of FP4 matrices with activations rounded to FP8, sixteen rows at a time, in bf16 dot products.
  * Threads: any, each on outputs of its own. Locks: none.
  *
- * For CPUs with AVX512_BF16 (avx512_has_bf16()). Weights come as the checkpoint has them or repacked (dsv4_rows16.h), with
- * the same bits. */
+ * For CPUs with AVX512_BF16 (avx512_has_bf16()). Weights come as the checkpoint has them or repacked (dsv4_rows16.h),
+ * with the same bits. */
 #ifndef AVX512_FP4_H
 #define AVX512_FP4_H
 
@@ -15,8 +15,8 @@
 struct avx512_fp4_act {
 	int64_t n, cols, n_record; /* rows; their columns, and in blocks of 128 */
 	int64_t ld;
-	uint32_t *pair;            /* [n][ld] columns 8 v + s and 8 v + 4 + s of a block as two bf16, at 16 s + v; 0 past
-				    * the last column */
+	uint32_t *pair;            /* [n][ld] columns 8 v + s and 8 v + 4 + s of a block as two bf16, at 16 s + v; 0
+				    * past the last column */
 	float *scale;              /* [n][n_record] what is not in the pairs yet: 1, or a large scale */
 	uint8_t *wild;             /* [n] is any scale not 1? */
 };
@@ -41,8 +41,8 @@ struct avx512_fp4_matrix {
 
 /* Where a panel begins. */
 const void *avx512_fp4_at(const struct avx512_fp4_matrix *m, int64_t panel);
-/* out[i][r] = row 16 * panel + r of m times row from[i] of a (NULL: row i), for i < n, n > 0. Past m's last row: undefined.
- * `next` is the panel that the caller reads next, which is fetched meanwhile; it need not be there. */
+/* out[i][r] = row 16 * panel + r of m times row from[i] of a (NULL: row i), for i < n, n > 0. Past m's last row:
+ * undefined. `next` is the panel that the caller reads next, which is fetched meanwhile; it need not be there. */
 void avx512_fp4_panel(const struct avx512_fp4_matrix *m, int64_t panel, const struct avx512_fp4_act *a,
 		      const int32_t *from, int64_t n, const void *next, float (*out)[DSV4_ROWS16]);
 

@@ -47,8 +47,9 @@ void avx512_fp4_native_init(struct fp4_native *s, const struct dsv4_weight *w, i
 }
 
 /* Bytes [at, at + 64) of sixteen rows of `row` bytes each, of which n_row are there, turned. */
-static inline __attribute__((always_inline)) void fp4_gather(const uint8_t *rows, int64_t row, int64_t n_row, int64_t at,
-							     __m512i out[16])
+static inline
+	__attribute__((always_inline)) void fp4_gather(const uint8_t *rows, int64_t row, int64_t n_row, int64_t at,
+						       __m512i out[16])
 {
 #pragma GCC unroll 16
 	for (int r = 0; r < 16; r++)
@@ -59,7 +60,8 @@ static inline __attribute__((always_inline)) void fp4_gather(const uint8_t *rows
 /* Four bytes of each row to four blocks of each row's byte. */
 void avx512_fp4_native_scales(struct fp4_native *s, int64_t i)
 {
-	const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+	const __m512i bytes =
+		_mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
 	const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 	__m512i v[16];
 

@@ -138,7 +138,8 @@ void avx512_product_part(const struct dsv4_host *host, const struct avx512_produ
 
 void avx512_product_run(struct dsv4_exec *x, const struct dsv4_host *host, const struct avx512_product *p)
 {
-	int64_t n_group = p->a->n_group, rows = p->w->rows / n_group, items = LINEAR_ITEMS * host->n_threads(x), products;
+	int64_t n_group = p->a->n_group, rows = p->w->rows / n_group, items = LINEAR_ITEMS * host->n_threads(x),
+		products;
 	struct linear_cut c = { .host = host, .p = p, .dot = p->a->dot && avx512_dot_fp8_wanted(host, p->w) };
 
 	if (p->n <= 0)

@@ -40,7 +40,8 @@ void avx512_act_round(struct dsv4_exec *x, const struct dsv4_host *host, struct 
 void avx512_act_round_row(const struct avx512_act *a, int64_t t, float *q, float *scale);
 void avx512_act_rounded(struct avx512_act *a, const float *q, const float *scale);
 void avx512_product_run(struct dsv4_exec *x, const struct dsv4_host *host, const struct avx512_product *p);
-/* Output columns [r0, r1) of a product that has one group, on the calling thread; both are multiples of 16, or the end. */
+/* Output columns [r0, r1) of a product that has one group, on the calling thread; both are
+ * multiples of 16, or the end. */
 void avx512_product_part(const struct dsv4_host *host, const struct avx512_product *p, int64_t r0, int64_t r1);
 
 /* The whole op for FP4 where fp4.h's kernels can do it. */

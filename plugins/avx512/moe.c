@@ -153,7 +153,8 @@ static int moe_each(struct avx512_moe *c)
 			continue;
 		if (!avx512_moe_expert_ok(a, &a->expert[e]))
 			return -EINVAL;
-		moe_run(c, &(struct moe_job){ a, &a->expert[e], n, c->pairs.tok + at, c->pairs.weight + at, c->g, c->u }, a->y);
+		moe_run(c, &(struct moe_job){ a, &a->expert[e], n, c->pairs.tok + at, c->pairs.weight + at, c->g,
+					      c->u }, a->y);
 	}
 	if (c->shared)
 		memset(c->shared, 0, bytes);

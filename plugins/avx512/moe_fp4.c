@@ -15,7 +15,7 @@
 #define MOE_DOWN 4                              /* panels of an item of the second, for few tokens */
 #define MOE_DOWN_MANY 16                        /* and for many, whose hidden rows are then read from afar less often */
 #define MOE_MANY 32                             /* tokens */
-#define MOE_TOKENS 64                           /* activation rows at a time, for which native weights are turned once */
+#define MOE_TOKENS 64                           /* activation rows for which native weights are turned once */
 
 /* An expert that is here and that some token chose. */
 struct moe_fp4_expert {
@@ -66,7 +66,8 @@ static void moe_fp4_up(const struct moe_fp4 *c, const struct moe_fp4_expert *e, 
 		avx512_fp4_panel(&e->w1, p0 + i, &c->x, c->m->pairs.tok + at, n,
 				 i + 1 < n_panel ? avx512_fp4_at(&e->w1, p0 + i + 1) : avx512_fp4_at(&e->w3, p0), g[i]);
 	for (int64_t i = 0; i < n_panel; i++)
-		avx512_fp4_panel(&e->w3, p0 + i, &c->x, c->m->pairs.tok + at, n, avx512_fp4_at(&e->w3, p0 + i + 1), u[i]);
+		avx512_fp4_panel(&e->w3, p0 + i, &c->x, c->m->pairs.tok + at, n, avx512_fp4_at(&e->w3, p0 + i + 1),
+				 u[i]);
 	for (int64_t t = 0; t < n; t++) {
 		for (int64_t i = 0; i < n_panel; i++)
 			_mm512_storeu_ps(h + DSV4_ROWS16 * i,
@@ -124,7 +125,8 @@ static void moe_fp4_down(const struct moe_fp4 *c, const struct moe_fp4_expert *e
 		for (int64_t t = 0; t < n; t++) {
 			float *y = a->y + (int64_t)c->m->pairs.tok[at + t] * a->dim + col;
 
-			avx512_store(y, a->dim - col, _mm512_add_ps(avx512_load(y, a->dim - col), _mm512_loadu_ps(out[t])));
+			avx512_store(y, a->dim - col,
+				     _mm512_add_ps(avx512_load(y, a->dim - col), _mm512_loadu_ps(out[t])));
 		}
 	}
 }

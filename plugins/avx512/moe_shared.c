@@ -107,7 +107,8 @@ void avx512_moe_shared_up(const struct avx512_moe_shared *s, int32_t e, int64_t 
 		for (int64_t i = c0; i < c1; i += AVX512_LANES) {
 			float *g = s->g + t * a->inter + i, *u = s->u + t * a->inter + i;
 
-			avx512_store(g, c1 - i, x86_moe_gate(avx512_load(g, c1 - i), avx512_load(u, c1 - i), 1, a->limit));
+			avx512_store(g, c1 - i,
+				     x86_moe_gate(avx512_load(g, c1 - i), avx512_load(u, c1 - i), 1, a->limit));
 		}
 }
 
@@ -126,6 +127,7 @@ void avx512_moe_shared_down(const struct avx512_moe_shared *s, int64_t c0, int64
 
 		avx512_product_part(s->m->host, &(struct avx512_product){
 			.w = w, .a = dsv4_weight_rounds(w, a->act) ? &s->h_rounded : &s->h, .n = a->n_tok,
-			.from = s->row + (int64_t)e * a->n_tok, .accumulate = e > 0, .y = s->y, .ldy = a->dim }, c0, c1);
+			.from = s->row + (int64_t)e * a->n_tok, .accumulate = e > 0, .y = s->y, .ldy = a->dim }, c0,
+				    c1);
 	}
 }

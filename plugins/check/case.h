@@ -120,8 +120,8 @@ float case_uniform(struct check_case *c, float lo, float hi); /* [lo, hi) */
 
 /* ---- input buffers; NULL and c->rc when memory is short, which the fillers below pass over ---- */
 
-/* `align`: the address is a multiple of it (of 64 if the size is, too), and, fences apart and 64, of no more. 0 bytes: a pointer that must not be
- * read. */
+/* `align`: the address is a multiple of it (of 64 if the size is, too), and, fences apart and 64, of no more. 0 bytes:
+ * a pointer that must not be read. */
 void *case_alloc(struct check_case *c, size_t bytes, size_t align);
 float *case_floats(struct check_case *c, int64_t n, enum case_values v, float scale);
 /* cos and sin of n_row positions: [n_row][rot/2][2]. */

@@ -225,8 +225,8 @@ static int case_attn_make(struct check_case *c, const struct case_spec *s, int i
 				 .window = r->dim ? r->window : s->shape->window };
 	if (a->n_head < 1 || a->dim < 1 || a->window < 1 || !case_attn_wanted(s, r))
 		return CASE_SKIP;
-	/* A score on the other side of an edge, of 4 to 8 where it counts, moves its weight by a quarter of that step at
-	 * most, and all of its head by about twice as much. */
+	/* A score on the other side of an edge, of 4 to 8 where it counts, moves its weight by a quarter of that step
+	 * at most, and all of its head by about twice as much. */
 	c->step = r->bf16 ? 2 * case_step(DSV4_ROUND_BF16) : 0;
 	c->spread = a->dim;
 	case_attn_fill(c, &p, r->rows, most, r->sink);

@@ -35,7 +35,8 @@ static const char *const case_linear_weights_name[] = {
 	[CASE_LINEAR_BLOCKS] = ", blocks of odd scales",
 };
 static const char *const case_linear_tokens_name[] = {
-	[CASE_LINEAR_ALIKE] = "", [CASE_LINEAR_SOME_NAN] = ", some tokens NaN", [CASE_LINEAR_SOME_HUGE] = ", some tokens huge",
+	[CASE_LINEAR_ALIKE] = "", [CASE_LINEAR_SOME_NAN] = ", some tokens NaN",
+	[CASE_LINEAR_SOME_HUGE] = ", some tokens huge",
 };
 
 /* few: rows of each group made, where the shape gives the sizes. */

@@ -17,8 +17,8 @@ double case_matrix_at(const struct dsv4_weight *w, int64_t r, int64_t k);
 void case_matrix_small(const struct dsv4_weight *w);
 /* Makes one weight in the middle NaN, or where codes have no NaN, one scale. */
 void case_matrix_nan(const struct dsv4_weight *w);
-/* FP8 with E8M0 scales: in the first block of rows one scale is tiny, in the second one is huge, of zeroes, and in the last
- * one is NaN. For matrices of at least three blocks of rows. */
+/* FP8 with E8M0 scales: in the first block of rows one scale is tiny, in the second one is huge, of zeroes, and in the
+ * last one is NaN. For matrices of at least three blocks of rows. */
 void case_matrix_blocks(const struct dsv4_weight *w);
 
 #endif

@@ -169,7 +169,8 @@ static int case_route_make(struct check_case *c, const struct case_spec *s, int 
 	if (a->k < 0)
 		a->k = a->n_expert;
 	if (a->n_expert < 1 || a->dim < 1 || a->k < 1 || a->k > a->n_expert ||
-	    !case_wanted(s, r->n_expert != 0, r->quick, r->values) || (s->phase == DSV4_DECODE && a->n_tok > CASE_MAX_DECODE))
+	    !case_wanted(s, r->n_expert != 0, r->quick, r->values) ||
+	    (s->phase == DSV4_DECODE && a->n_tok > CASE_MAX_DECODE))
 		return CASE_SKIP;
 	case_route_fill(c, s->wfmt, r->how, r->values);
 	case_name(c, "%d tok, %d of %d experts, dim %d, %s, %s", a->n_tok, a->k, a->n_expert, a->dim, how[r->how],

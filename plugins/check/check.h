@@ -71,7 +71,8 @@ struct check_options {
 	int n_shape;
 	uint64_t seed;             /* 0: 1; every seed makes other values */
 	bool quick;                /* seconds, not minutes: fewer cases, small extents; for the warm step */
-	bool first;                /* of each row one case, where all were checked before: what do calls leave behind? */
+	bool first;                /* of each row one case, where all were checked before: what do
+				    * calls leave behind? */
 	int op;                    /* only this one (enum dsv4_op), -1: all */
 	const struct check_device *device; /* NULL: the CPU. Else no fences, and no ways that differ in threads */
 	bool fence;                /* buffers end, or begin, at unmapped pages: an op that reads past them dies by

@@ -235,8 +235,9 @@ static int check_compare_order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Where a value on the other side of an edge moves `spread` outputs side by side (a head), few such groups have one: what
- * is off in half of them has not been rounded, or otherwise, though by energy it may pass for a few large flips. */
+/* Where a value on the other side of an edge moves `spread` outputs side by side (a head), few such groups have one:
+ * what is off in half of them has not been rounded, or otherwise, though by energy it may pass for a few large
+ * flips. */
 static int check_compare_groups(const struct check_case *c, const struct check_limit *l, const struct op_out *want,
 				const struct op_out *got, const bool *skip, double mean2, struct check_finding *f)
 {
@@ -255,7 +256,8 @@ static int check_compare_groups(const struct check_case *c, const struct check_l
 		}
 	qsort(nmse, (size_t)n, sizeof *nmse, check_compare_order);
 	if (n >= CHECK_COMPARE_GROUPS && !(nmse[n / 2] <= l->few))
-		check_find(f, CHECK_WRONG, c, "%s: half of its %lld groups of %lld values are off by %.2g and more, expected %.2g at most",
+		check_find(f, CHECK_WRONG, c,
+			   "%s: half of its %lld groups of %lld values are off by %.2g and more, expected %.2g at most",
 			   want->name, (long long)n, (long long)c->spread, nmse[n / 2], l->few);
 	free(nmse);
 	return 0;

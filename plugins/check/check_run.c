@@ -180,8 +180,8 @@ static int check_run_calls(const struct check_kernel *k, const struct check_case
 			    struct check_result *r)
 {
 	struct dsv4_exec x = { .split = w->split, .threads = w->threads, .team = team, .rng = c->rng,
-			       .poison = w->poison, .n_scratch = w->without == CHECK_SCRATCH ? 0 : -1, .place = c->place,
-			       .device = k->device };
+			       .poison = w->poison, .n_scratch = w->without == CHECK_SCRATCH ? 0 : -1,
+			       .place = c->place, .device = k->device };
 	int64_t rows = op_rows(k->op, args), chunk = w->chunk ? w->chunk * (c->together ? c->together : 1) : rows;
 	const char *broke;
 	int rc = 0;

@@ -48,8 +48,8 @@ struct check_result {
 	int32_t *visible;   /* what out[].valid may point at */
 };
 
-/* Runs case c, whose buffers case_keep() has seen. Findings go to f. 0, -ENOMEM, or -EIO: the GPU failed; *ret_r is to be
- * freed either way. */
+/* Runs case c, whose buffers case_keep() has seen. Findings go to f. 0, -ENOMEM, or -EIO: the GPU failed; *ret_r is to
+ * be freed either way. */
 int check_run(const struct check_kernel *k, const struct check_case *c, const struct check_way *w,
 	      struct check_team *team, struct check_finding *f, struct check_result *ret_r);
 void check_result_fini(struct check_result *r);

@@ -14,8 +14,8 @@ enum guard_place {
 	GUARD_FENCE_START  /* also: an unmapped page right before the first */
 };
 
-/* Where memory comes from that has no fences, 64-byte aligned. Where a fence would be, a piece of it ends or begins: who
- * watches its bounds (compute-sanitizer, tests/cusim) sees what is read past them. */
+/* Where memory comes from that has no fences, 64-byte aligned. Where a fence would be, a piece of it ends or begins:
+ * who watches its bounds (compute-sanitizer, tests/cusim) sees what is read past them. */
 struct guard_memory {
 	void *arg;
 	void *(*alloc)(void *arg, size_t bytes); /* NULL if short */

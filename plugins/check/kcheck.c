@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kcheck_exit { KCHECK_OK, KCHECK_WRONG, KCHECK_USAGE = OPTIONS_USAGE, KCHECK_UNAVAILABLE = 69, KCHECK_TEMPORARY = 75 };
+enum kcheck_exit { KCHECK_OK, KCHECK_WRONG, KCHECK_USAGE = OPTIONS_USAGE, KCHECK_UNAVAILABLE = 69,
+		   KCHECK_TEMPORARY = 75 };
 
 /* The command line; OPT(long name, argument or "", text). */
 #define KCHECK_OPTS(OPT) \
@@ -120,8 +121,8 @@ static int kcheck_run(const struct kcheck_args *a, const struct dsv4_plugin *p, 
 {
 	struct kcheck_print out = { .f = stdout, .plugin = p, .json = a->json };
 	const struct check_options o = { .shape = a->shape, .n_shape = 1, .seed = a->seed, .quick = a->quick,
-					 .op = a->op, .fence = true, .device = *p->gpu ? &a->gpu.check : NULL, .doing = kcheck_where.doing,
-					 .report = kcheck_print_row, .arg = &out };
+					 .op = a->op, .fence = true, .device = *p->gpu ? &a->gpu.check : NULL,
+					 .doing = kcheck_where.doing, .report = kcheck_print_row, .arg = &out };
 	const struct check_bench_options b = { .shape = a->shape, .n_shape = 1, .op = a->op,
 					       .n_threads = a->threads, .report = kcheck_print_speed, .arg = &out };
 	int rc;

@@ -4,8 +4,8 @@
 #include "plugins/check/kcheck_device.h"
 #include "engine/base/rc.h"
 
-/* Each buffer is the driver's own: what reads past it shows under compute-sanitizer and tests/cusim, which see no bounds
- * inside what the engine's device cuts in pieces. */
+/* Each buffer is the driver's own: what reads past it shows under compute-sanitizer and tests/cusim, which see no
+ * bounds inside what the engine's device cuts in pieces. */
 static void *kcheck_device_alloc(void *arg, size_t bytes)
 {
 	struct kcheck_device *k = arg;

@@ -65,7 +65,8 @@ static int attn_passes(struct dsv4_exec *x, const struct dsv4_host *host, const 
 }
 
 /* Scratch for n tokens at a time. */
-static int attn_scratch(struct dsv4_exec *x, const struct dsv4_host *host, struct cuda_attn_splitk_args *args, int64_t n)
+static int attn_scratch(struct dsv4_exec *x, const struct dsv4_host *host, struct cuda_attn_splitk_args *args,
+			int64_t n)
 {
 	size_t heads = (size_t)n * (size_t)args->call.n_head, blocks = heads * (size_t)args->n_block;
 	size_t chunks = heads * (size_t)args->n_chunk;

@@ -28,7 +28,8 @@ static int mhc_read(struct dsv4_exec *x, const struct dsv4_host *host, int32_t n
 				 .threads = 256);
 	if (rc)
 		return rc;
-	return CUDA_KERNELS_LAUNCH(x, host, r, .kernel = CUDA_BASE_mhc_read, .x = n_tok, .y = 1, .z = 1, .threads = 256);
+	return CUDA_KERNELS_LAUNCH(x, host, r, .kernel = CUDA_BASE_mhc_read, .x = n_tok, .y = 1, .z = 1,
+				   .threads = 256);
 }
 
 int cuda_base_hc_pre(struct dsv4_exec *x, const struct dsv4_host *host, const struct dsv4_hc_pre *a)

@@ -52,8 +52,10 @@ static int gemm_plain(struct dsv4_exec *x, const struct dsv4_host *host, const s
 	int many = a->n_tok > 1;
 
 	return cuda_kernels_launch(x, host, &(const struct cuda_kernels_grid){
-		.kernel = many ? GEMM_PLAIN_MANY : GEMM_PLAIN, .x = cuda_kernels_tiles(a->n_tok, many ? GEMM_PLAIN_TOKENS : 1),
-		.y = cuda_kernels_tiles(a->w->rows / a->n_group, GEMM_PLAIN_ROWS << many), .z = a->n_group, .threads = 256,
+		.kernel = many ? GEMM_PLAIN_MANY : GEMM_PLAIN,
+		.x = cuda_kernels_tiles(a->n_tok, many ? GEMM_PLAIN_TOKENS : 1),
+		.y = cuda_kernels_tiles(a->w->rows / a->n_group, GEMM_PLAIN_ROWS << many), .z = a->n_group,
+		.threads = 256,
 	}, &args, sizeof args);
 }
 

@@ -36,6 +36,7 @@ int linear_product_run(struct dsv4_exec *x, const struct dsv4_host *host, const 
 
 	return CUDA_KERNELS_LAUNCH(x, host, &args, .kernel = CUDA_K_linear_f32 + 2 * p->w->fmt + many,
 				   .x = cuda_kernels_tiles(p->n_tok, many ? LINEAR_TILE : 1),
-				   .y = cuda_kernels_tiles(p->w->rows / p->n_group, many ? LINEAR_MANY_ROWS : LINEAR_ROWS),
+				   .y = cuda_kernels_tiles(p->w->rows / p->n_group,
+							   many ? LINEAR_MANY_ROWS : LINEAR_ROWS),
 				   .z = p->n_group, .threads = 256);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
- * moe_run.c - routed and shared experts: pairs are sorted by expert, go through w1 and w3, the gate and w2, and are added.
+ * moe_run.c - routed and shared experts: pairs are sorted by expert, go through w1 and w3, the
+ * gate and w2, and are added.
  * Threads: the engine's calls. Locks: none.
  *
- * Tokens go in chunks, which bounds the memory for hidden rows and for what each pair of a token and an expert gives. */
+ * Tokens go in chunks, which bounds the memory for hidden rows and for what each pair of a
+ * token and an expert gives. */
 #include "plugins/cuda/moe_run.h"
 
 #include <errno.h>
@@ -143,8 +145,10 @@ static int moe_chosen(const struct moe_call *c, int32_t t0, int32_t n)
 	const struct dsv4_expert *e = c->like;
 	const float *x = a->x + (int64_t)t0 * a->dim;
 	const struct moe_group_args group = {
-		.n_pair = n * a->k, .n_expert = a->n_expert, .k = a->k, .tile_n = c->how->tile(a, n), .expert = c->table,
-		.ids = a->ids + (int64_t)t0 * a->k, .weight = a->weight + (int64_t)t0 * a->k, .at = c->at, .tok = c->tok,
+		.n_pair = n * a->k, .n_expert = a->n_expert, .k = a->k, .tile_n = c->how->tile(a, n),
+		.expert = c->table,
+		.ids = a->ids + (int64_t)t0 * a->k, .weight = a->weight + (int64_t)t0 * a->k, .at = c->at,
+		.tok = c->tok,
 		.sorted_weight = c->weight, .tile = c->tile, .n_tile = c->n_tile, .n_sorted = c->n_tile + 1,
 	};
 	float *scale = dsv4_weight_rounds(&e->w2, a->act) ? c->h_scale : NULL;
@@ -167,7 +171,8 @@ static int moe_chosen(const struct moe_call *c, int32_t t0, int32_t n)
 }
 
 /* What a shared expert gives for n tokens, into shared or added to it. */
-static int moe_shared_one(const struct moe_call *c, const struct dsv4_expert *e, const float *x, int32_t n, int accumulate)
+static int moe_shared_one(const struct moe_call *c, const struct dsv4_expert *e, const float *x, int32_t n,
+			  int accumulate)
 {
 	const struct dsv4_moe_experts *a = c->a;
 	float *scale = dsv4_weight_rounds(&e->w2, a->act) ? c->h_scale : NULL;
@@ -177,7 +182,8 @@ static int moe_shared_one(const struct moe_call *c, const struct dsv4_expert *e,
 		.w = &e->w1, .n_tok = n, .n_group = 1, .a = moe_seen(c, &e->w1, x), .y = c->g, .ldy = a->inter });
 	if (!rc)
 		rc = linear_product_run(c->x, c->host, &(struct linear_product){
-			.w = &e->w3, .n_tok = n, .n_group = 1, .a = moe_seen(c, &e->w3, x), .y = c->u, .ldy = a->inter });
+			.w = &e->w3, .n_tok = n, .n_group = 1, .a = moe_seen(c, &e->w3, x), .y = c->u,
+			.ldy = a->inter });
 	if (!rc)
 		rc = moe_gate(c, n, (struct moe_gate_args){ .scale = scale });
 	if (!rc)
@@ -202,7 +208,8 @@ static int moe_shared(const struct moe_call *c, int32_t t0, int32_t n)
 static int moe_chunk(const struct moe_call *c, int32_t t0, int32_t n)
 {
 	const struct dsv4_moe_experts *a = c->a;
-	const struct moe_sum_args sum = { .dim = a->dim, .k = c->like ? a->k : 0, .out_scale = a->out_scale, .at = c->at,
+	const struct moe_sum_args sum = { .dim = a->dim, .k = c->like ? a->k : 0, .out_scale = a->out_scale,
+					  .at = c->at,
 					  .part = c->part, .shared = c->shared, .y = a->y + (int64_t)t0 * a->dim };
 	struct linear_act in = { .x = a->x + (int64_t)t0 * a->dim, .ldx = a->dim };
 	int rc = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * moe_run.h - routed and shared experts of any plugin whose kernels are linear_kernels.cuh's, then moe_kernels.cuh's, and
- * come first in its list; the products of the routed ones are the plugin's own. Threads: as the plugin's. Locks: none. */
+ * moe_run.h - routed and shared experts of any plugin whose kernels are linear_kernels.cuh's, then moe_kernels.cuh's,
+ * and come first in its list; the products of the routed ones are the plugin's own. Threads: as the plugin's. Locks:
+ * none. */
 #ifndef CUDA_MOE_RUN_H
 #define CUDA_MOE_RUN_H
 

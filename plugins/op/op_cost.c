@@ -131,7 +131,8 @@ static void op_cost_attn_seq(const struct dsv4_attn *a, const struct dsv4_seq *s
 	int64_t chosen = 0, end = s->pos0 + s->n_tok, most = a->window + s->n_tok - 1;
 
 	for (int64_t t = s->tok0; t < s->tok0 + s->n_tok; t++) {
-		int64_t pos = s->pos0 + t - s->tok0, n = a->rows ? a->count[t] : s->ratio > 0 ? (pos + 1) / s->ratio : 0;
+		int64_t pos = s->pos0 + t - s->tok0, n = a->rows ? a->count[t] : s->ratio > 0 ? (pos + 1) / s->ratio :
+			0;
 
 		chosen += n;
 		*ret_entries += (double)n + (double)(pos + 1 < a->window ? pos + 1 : a->window);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""This engine against another one on the same shapes, by turns: A-B-A-B, so that both meet the same minutes of the machine.
+"""This engine against another one on the same shapes, by turns: A-B-A-B, so that both meet the same minutes of the
+machine.
 
     python3 tests/bench/against.py --ours CMD --peer CMD [--rounds 3] [--between CMD] [--json]
 
@@ -8,9 +9,9 @@ Each CMD is a shell command that measures one engine once and prints, among what
     prefill 512 tok/s 106.74      a prompt of so many tokens, computed at once; any number of such lines
     decode ms/token 23.00         the median of steps of one token each, behind a short prompt
 
-and ends with status 0. What both sides print is compared, round by round; a ratio above 1 says that ours is faster. With
---between a command runs before each measurement and must succeed, such as one that waits until the machine is idle.
-Make both sides ready first (files in the page cache, weights repacked), and give both as many threads."""
+and ends with status 0. What both sides print is compared, round by round; a ratio above 1 says that ours is faster.
+With --between a command runs before each measurement and must succeed, such as one that waits until the machine is
+idle. Make both sides ready first (files in the page cache, weights repacked), and give both as many threads."""
 import argparse
 import json
 import re

@@ -38,8 +38,10 @@ static json_t *bench_client_body(const struct bench_client_options *o, int round
 	for (int w = 0; w < o->words; w++)
 		buf_printf(&text, "%s%d", w ? " " : "", (int)(rng_uniform(key + 77, (uint64_t)w) * 1000));
 	body = json_pack("{s:s, s:b, s:[{s:s, s:s}], s:i, s:b, s:f, s:{s:s}, s:{s:b}}", "model", o->model, "stream", 1,
-			 "messages", "role", "user", "content", buf_str(&text), "max_tokens", o->tokens, "ignore_eos", 1,
-			 "temperature", o->temperature, "thinking", "type", "disabled", "stream_options", "include_usage", 1);
+			 "messages", "role", "user", "content", buf_str(&text), "max_tokens", o->tokens, "ignore_eos",
+			 1,
+			 "temperature", o->temperature, "thinking", "type", "disabled", "stream_options",
+			 "include_usage", 1);
 	must(body);
 	buf_fini(&text);
 	return body;
@@ -157,7 +159,8 @@ static void bench_client_fini(struct bench_stream *s)
 	buf_fini(&s->why);
 }
 
-int bench_client_round(const struct bench_client_options *o, int n, int round, struct bench_client_sum *sum, struct buf *why)
+int bench_client_round(const struct bench_client_options *o, int n, int round, struct bench_client_sum *sum,
+		       struct buf *why)
 {
 	struct bench_stream *s = mem_new((size_t)n * sizeof *s);
 	pthread_barrier_t start;
@@ -189,7 +192,8 @@ static bool bench_client_begun(struct bench_stream *s, int n)
 	return true;
 }
 
-static void bench_client_gaps(const struct bench_stream *s, const struct bench_stream *along, struct bench_client_beside *sum)
+static void bench_client_gaps(const struct bench_stream *s, const struct bench_stream *along,
+			      struct bench_client_beside *sum)
 {
 	double until = along->at.n ? along->at.v[0] : along->end;
 
@@ -203,8 +207,8 @@ static void bench_client_gaps(const struct bench_stream *s, const struct bench_s
 	}
 }
 
-int bench_client_beside(const struct bench_client_options *o, int n, int round, int words, struct bench_client_beside *sum,
-			struct buf *why)
+int bench_client_beside(const struct bench_client_options *o, int n, int round, int words,
+			struct bench_client_beside *sum, struct buf *why)
 {
 	struct bench_client_options one = *o;
 	struct bench_stream *s = mem_new((size_t)n * sizeof *s), along;

@@ -33,7 +33,8 @@ static int bench_daemon_port(void)
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = -1;
 	socklen_t len = sizeof a;
 
-	if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && getsockname(fd, (struct sockaddr *)&a, &len) == 0)
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
+	    getsockname(fd, (struct sockaddr *)&a, &len) == 0)
 		port = ntohs(a.sin_port);
 	if (fd >= 0)
 		close(fd);
@@ -91,7 +92,8 @@ static void bench_daemon_program(char out[PATH_MAX])
 
 static void bench_daemon_exec(const struct bench_daemon *d, const struct bench_args *a, int port)
 {
-	char program[PATH_MAX], conf[96], listen[32], control[96], state[96], log[96], threads[16], plugins[PATH_MAX] = ".";
+	char program[PATH_MAX], conf[96], listen[32], control[96], state[96], log[96], threads[16],
+		plugins[PATH_MAX] = ".";
 	const char *slash = a->plugins.n ? strrchr(a->plugins.v[0], '/') : NULL;
 	int fd;
 
@@ -107,8 +109,8 @@ static void bench_daemon_exec(const struct bench_daemon *d, const struct bench_a
 	fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
 		_exit(127);
-	execlp(program, "dsv4d", "--config", conf, "--model", a->what, "--listen", listen, "--control", control, "--state", state,
-	       "--plugins", plugins, "--threads", threads, (char *)NULL);
+	execlp(program, "dsv4d", "--config", conf, "--model", a->what, "--listen", listen, "--control", control,
+	       "--state", state, "--plugins", plugins, "--threads", threads, (char *)NULL);
 	dprintf(2, "%s: %s\n", program, strerror(errno));
 	_exit(127);
 }

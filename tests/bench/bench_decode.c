@@ -13,7 +13,8 @@
 #define BENCH_DECODE_MIN 8      /* steps, which take longer than the time there is with slow kernels */
 
 static const struct bench_column bench_decode_columns[] = {
-	{ "context", "CONTEXT", 7, 0 }, { "batch", "BATCH", 5, 0 }, { "ms", "MS/STEP", 8, 2 }, { "ms_p10", "P10", 8, 2 },
+	{ "context", "CONTEXT", 7, 0 }, { "batch", "BATCH", 5, 0 }, { "ms", "MS/STEP", 8, 2 },
+	{ "ms_p10", "P10", 8, 2 },
 	{ "ms_p90", "P90", 8, 2 }, { "tokens_s", "TOK/S", 7, 1 }, { "mb", "MB/STEP", 8, 1 }, { "gflop", "GFLOP", 6, 2 },
 	{ "gbs", "GB/S", 6, 1 }, { "read_gbs", "READ", 6, 1 }, { "ratio", "RATIO", 5, 3 }, { "ratio_p25", "P25", 5, 3 },
 	{ "ratio_p75", "P75", 5, 3 }, { "other_ms", "OTHER_MS", 8, 2 },
@@ -26,7 +27,8 @@ struct bench_decode_samples {
 	struct bench_watch watch;
 };
 
-static int bench_decode_step(struct bench_model *m, struct sequence *const *seq, int n_seq, struct bench_decode_samples *s)
+static int bench_decode_step(struct bench_model *m, struct sequence *const *seq, int n_seq,
+			     struct bench_decode_samples *s)
 {
 	struct bench_watch w = { 0 };
 	double took = s->alone ? bench_model_step(m, seq, n_seq, 1, DSV4_DECODE, NULL) :
@@ -52,9 +54,10 @@ static int bench_decode_step(struct bench_model *m, struct sequence *const *seq,
 static void bench_decode_row(struct bench_model *m, int64_t context, int n_seq, struct bench_decode_samples *s)
 {
 	struct bench_watch_row all = bench_watch_sum(&s->watch, false), matrix = bench_watch_sum(&s->watch, true);
-	double steps = s->watch.steps, ms = bench_samples_at(&s->ms, 0.5), bytes = (all.cost.weights + all.cost.rows) / steps;
-	json_t *row = json_pack("{s:I, s:i, s:i, s:f, s:f, s:f, s:f}", "context", (json_int_t)context, "batch", n_seq, "steps",
-				s->watch.steps, "ms", ms, "ms_p10", bench_samples_at(&s->ms, 0.1), "ms_p90",
+	double steps = s->watch.steps, ms = bench_samples_at(&s->ms, 0.5),
+		bytes = (all.cost.weights + all.cost.rows) / steps;
+	json_t *row = json_pack("{s:I, s:i, s:i, s:f, s:f, s:f, s:f}", "context", (json_int_t)context, "batch", n_seq,
+				"steps", s->watch.steps, "ms", ms, "ms_p10", bench_samples_at(&s->ms, 0.1), "ms_p90",
 				bench_samples_at(&s->ms, 0.9), "tokens_s", n_seq / ms * 1e3);
 
 	json_object_set_new(row, "mb", json_real(bytes / 1e6));
@@ -79,7 +82,8 @@ static void bench_decode_fini(struct bench_decode_samples *s)
 	bench_samples_fini(&s->ratio);
 }
 
-static int bench_decode_run(struct bench_model *m, struct sequence *const *seq, int n_seq, struct bench_decode_samples *s)
+static int bench_decode_run(struct bench_model *m, struct sequence *const *seq, int n_seq,
+			    struct bench_decode_samples *s)
 {
 	double begin;
 	int rc = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_gpu.c - the GPU that figures are of, and the best that it can do: our own kernels, by the clock of the host between
- * two waits. Not run on a GPU.
+ * bench_gpu.c - the GPU that figures are of, and the best that it can do: our own kernels, by the clock of the host
+ * between two waits. Not run on a GPU.
  * Threads: main. Locks: none. */
 #include "tests/bench/bench_gpu.h"
 #include "engine/base/clock.h"
@@ -30,7 +30,8 @@ static int bench_gpu_kernels(const struct dsv4_host *host, void **ret_state)
 
 /* No plugin, but loaded as one. */
 static const struct dsv4_plugin bench_gpu_roof = {
-	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof bench_gpu_roof, .abi_major = DSV4_ABI_MAJOR, .abi_minor = DSV4_ABI_MINOR,
+	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof bench_gpu_roof, .abi_major = DSV4_ABI_MAJOR,
+	.abi_minor = DSV4_ABI_MINOR,
 	.signature = DSV4_BUILD_SIGNATURE, .name = "gpu_roof", .version = "", .cpu = "", .gpu = "sm_80",
 	.open = bench_gpu_kernels, .close = cuda_kernels_close,
 };
@@ -92,8 +93,9 @@ double bench_gpu_took(struct bench_gpu *g, double begin, double cpu)
 
 static double bench_gpu_launch(struct bench_gpu *g, enum bench_gpu_kernel k, const void *args, size_t bytes)
 {
-	const struct cuda_kernels_grid grid = { .kernel = k, .x = (int64_t)BENCH_GPU_BLOCKS * device_gpu(g->device)->n_sm,
-						.y = 1, .z = 1, .threads = GPU_ROOF_THREADS };
+	const struct cuda_kernels_grid grid =
+		{ .kernel = k, .x = (int64_t)BENCH_GPU_BLOCKS * device_gpu(g->device)->n_sm,
+		  .y = 1, .z = 1, .threads = GPU_ROOF_THREADS };
 	double begin = bench_gpu_begin(g);
 	int rc;
 

@@ -38,7 +38,8 @@ static void bench_host_cpuinfo(struct bench_host *h)
 			snprintf(number, sizeof number, "%.7s", v);
 		else if ((v = bench_host_value(line, "stepping")) != NULL)
 			snprintf(stepping, sizeof stepping, "%.7s", v);
-		else if ((v = bench_host_value(line, "flags")) != NULL || (v = bench_host_value(line, "Features")) != NULL)
+		else if ((v = bench_host_value(line, "flags")) != NULL ||
+			 (v = bench_host_value(line, "Features")) != NULL)
 			snprintf(h->flags, sizeof h->flags, " %s ", v);
 	}
 	if (f)

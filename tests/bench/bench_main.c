@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_main.c - the dsv4-bench command: roofs of the machine, and how near to them kernels, the model and the server are.
+ * bench_main.c - the dsv4-bench command: roofs of the machine, and how near to them kernels,
+ * the model and the server are.
  * Threads: main; pools of the engine. Locks: none. */
 #include "tests/bench/bench.h"
 #include "engine/base/mem.h"
@@ -60,7 +61,8 @@ static const struct bench_mode {
 	bench_f *fn;
 } bench_modes[] = {
 	{ "roof", "", "what the machine can read and compute at best", bench_roof },
-	{ "op", "PLUGIN.so", "each kernel of a plugin (or of ref) beside a plain read of as many bytes, or the peak", bench_op },
+	{ "op", "PLUGIN.so", "each kernel of a plugin (or of ref) beside a plain read of as many bytes, or the peak",
+	  bench_op },
 	{ "model", "DIR", "a checkpoint's decoding and prefill behind contexts of any length", bench_model },
 	{ "serve", "URL|DIR", "a server's streams: one that runs, or one started for a checkpoint", bench_serve },
 };
@@ -112,8 +114,8 @@ static int bench_real_option(int opt, const char *text, double unit, double min,
 
 	if (bench_number(text, unit, ret_x, &end) && !*end && *ret_x >= min && *ret_x <= max)
 		return 0;
-	snprintf(message, sizeof message, "--%s: not a number from %g to %g: ", options_name(&bench_options, opt, name), min,
-		 max);
+	snprintf(message, sizeof message, "--%s: not a number from %g to %g: ", options_name(&bench_options, opt, name),
+		 min, max);
 	return bench_usage(message, text);
 }
 
@@ -245,7 +247,8 @@ static int bench_parse(struct bench_args *a, int argc, char **argv, const struct
 		return bench_usage("nothing to measure is called ", argv[optind]);
 	a->what = argv[optind + 1];
 	if ((argc - optind == 2) != ((*ret_mode)->what[0] != 0))
-		return bench_usage((*ret_mode)->what[0] ? "needed behind the mode, once: " : "nothing more is taken by ",
+		return bench_usage((*ret_mode)->what[0] ? "needed behind the mode, once: " :
+				   "nothing more is taken by ",
 				   (*ret_mode)->what[0] ? (*ret_mode)->what : (*ret_mode)->name);
 	return 0;
 }
@@ -259,7 +262,8 @@ static int bench_run(struct bench *b, const struct bench_mode *mode, struct buf 
 	if (strcmp(b->args.device, "cpu") == 0)
 		return mode->fn(b, why);
 	if (mode->fn == bench_serve)
-		return buf_why(why, RC_INVALID, "serve has no --device: start dsv4d --device %s, and give its URL", b->args.device);
+		return buf_why(why, RC_INVALID, "serve has no --device: start dsv4d --device %s, and give its URL",
+			       b->args.device);
 	rc = bench_gpu_open(&gpu, b->args.device, why);
 	if (rc == 0) {
 		b->gpu = &gpu;
@@ -275,7 +279,8 @@ int main(int argc, char **argv)
 	struct bench b = { .args = { .device = "cpu", .seconds = 1, .memory = (size_t)1 << 30, .op = -1, .format = -1,
 				     .tokens = { 2, { 1, 512 } }, .contexts = { 4, { 100, 4096, 32768, 131072 } },
 				     .prefill = { 3, { 128, 512, 2048 } }, .batch = { 1, { 1 } },
-				     .streams = { 4, { 1, 2, 8, 32 } }, .answer = 64, .words = 32, .beside = 1000, .max_gap = -1 } };
+				     .streams = { 4, { 1, 2, 8, 32 } }, .answer = 64, .words = 32, .beside = 1000,
+				     .max_gap = -1 } };
 	const struct bench_mode *mode = NULL;
 	struct buf why = { 0 };
 	int rc = bench_parse(&b.args, argc, argv, &mode);

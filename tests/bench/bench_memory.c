@@ -41,7 +41,8 @@ int bench_memory_new(struct bench_memory *m, size_t size, struct pool *p, struct
 	mem = mmap(NULL, m->size + BENCH_MEMORY_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (mem == MAP_FAILED)
 		return buf_why(why, -errno, "no memory for a working set of %zu MiB: %s", size >> 20, strerror(errno));
-	/* The mapping is one page longer, so that it can begin at a multiple of a huge page; that rest is never touched. */
+	/* The mapping is one page longer, so that it can begin at a multiple of a huge page;
+	 * that rest is never touched. */
 	m->mem = (uint8_t *)(((uintptr_t)mem + BENCH_MEMORY_HUGE - 1) / BENCH_MEMORY_HUGE * BENCH_MEMORY_HUGE);
 	if ((size_t)(m->mem - (uint8_t *)mem) > 0)
 		munmap(mem, (size_t)(m->mem - (uint8_t *)mem));
@@ -118,7 +119,8 @@ static void bench_fill(struct pool *p, struct mkmodel_values v, const void *out,
 	struct bench_fill f = { v, (uint8_t *)(uintptr_t)out, n };
 
 	f.v.key = (uintptr_t)out;
-	pool_parallel_for(pool_exec(p), (int64_t)((n + BENCH_MEMORY_FILL - 1) / BENCH_MEMORY_FILL), 1, bench_fill_slice, &f);
+	pool_parallel_for(pool_exec(p), (int64_t)((n + BENCH_MEMORY_FILL - 1) / BENCH_MEMORY_FILL), 1, bench_fill_slice,
+			  &f);
 }
 
 static void bench_fill_weight(struct pool *p, const struct dsv4_weight *w, size_t data, size_t scale)
@@ -128,11 +130,11 @@ static void bench_fill_weight(struct pool *p, const struct dsv4_weight *w, size_
 	if (w->fmt == DSV4_W_F32 || w->fmt == DSV4_W_BF16)
 		bench_fill(p, mkmodel_even(w->fmt == DSV4_W_BF16, sigma), w->data, data);
 	else
-		bench_fill(p, (struct mkmodel_values){ .fill = w->fmt == DSV4_W_FP8 ? MKMODEL_FILL_E4M3 : MKMODEL_FILL_BYTES },
-			   w->data, data);
+		bench_fill(p, (struct mkmodel_values){ .fill = w->fmt == DSV4_W_FP8 ? MKMODEL_FILL_E4M3 :
+						       MKMODEL_FILL_BYTES }, w->data, data);
 	if (scale)
-		bench_fill(p, w->fmt == DSV4_W_NVFP4 ? mkmodel_scale_e4m3() : mkmodel_scale_e8m0(w->fmt == DSV4_W_FP4, sigma),
-			   w->scale, scale);
+		bench_fill(p, w->fmt == DSV4_W_NVFP4 ? mkmodel_scale_e4m3() :
+			   mkmodel_scale_e8m0(w->fmt == DSV4_W_FP4, sigma), w->scale, scale);
 }
 
 bool bench_memory_weight(struct bench_memory *m, struct pool *p, enum dsv4_wfmt fmt, int64_t rows, int64_t cols,
@@ -144,8 +146,8 @@ bool bench_memory_weight(struct bench_memory *m, struct pool *p, enum dsv4_wfmt 
 
 	if (!at)
 		return false;
-	*w = (struct dsv4_weight){ .size = sizeof *w, .fmt = (uint8_t)fmt, .sfmt = sfmt[fmt], .rows = rows, .cols = cols,
-				   .data = at, .scale = scale ? at + data : NULL, .scale2 = 1 };
+	*w = (struct dsv4_weight){ .size = sizeof *w, .fmt = (uint8_t)fmt, .sfmt = sfmt[fmt], .rows = rows,
+				   .cols = cols, .data = at, .scale = scale ? at + data : NULL, .scale2 = 1 };
 	if (fmt == DSV4_W_NVFP4)
 		w->scale2 = mkmodel_scale2(1 / sqrt((double)cols));
 	bench_fill_weight(p, w, data, scale);

@@ -28,8 +28,8 @@ double bench_model_step(struct bench_model *m, struct sequence *const *seq, int 
 {
 	struct forward_watch watch = bench_watch_of(w);
 	struct forward_item *item = mem_new((size_t)n_seq * sizeof *item);
-	struct forward_batch batch = { .kset = m->ks, .numerics = &m->num, .phase = phase, .item = item, .n_item = n_seq,
-				       .watch = w ? &watch : NULL, .logits = m->logits };
+	struct forward_batch batch = { .kset = m->ks, .numerics = &m->num, .phase = phase, .item = item,
+				       .n_item = n_seq, .watch = w ? &watch : NULL, .logits = m->logits };
 	double took;
 	int rc;
 
@@ -86,7 +86,8 @@ double bench_model_read(struct bench_model *m, double bytes)
 		return bench_model_read_gpu(m, (size_t)n * BENCH_MODEL_READ_CHUNK);
 	n = n < BENCH_MODEL_READ ? n : BENCH_MODEL_READ;
 	for (int i = 0; i < n; i++, m->at++)
-		range[i] = (struct bench_range){ m->memory.mem + (size_t)m->order[m->at % n_chunk] * BENCH_MODEL_READ_CHUNK,
+		range[i] = (struct bench_range){ m->memory.mem +
+						 (size_t)m->order[m->at % n_chunk] * BENCH_MODEL_READ_CHUNK,
 						 BENCH_MODEL_READ_CHUNK };
 	return (double)n * BENCH_MODEL_READ_CHUNK / bench_read(m->pool, range, n) / 1e9;
 }
@@ -131,7 +132,8 @@ static int64_t bench_model_most(const struct bench_list *l)
 static int bench_model_buffers(struct bench_model *m)
 {
 	const struct bench_args *a = &m->b->args;
-	int64_t batch = bench_model_most(&a->batch), n = bench_model_most(&a->prefill), streams = bench_model_most(&a->streams);
+	int64_t batch = bench_model_most(&a->batch), n = bench_model_most(&a->prefill),
+		streams = bench_model_most(&a->streams);
 	int rc = m->b->gpu ? bench_memory_new_on(&m->memory, a->memory, m->b->gpu->device, m->why) :
 			     bench_memory_new(&m->memory, a->memory, m->pool, m->why);
 
@@ -190,7 +192,8 @@ static double bench_model_mapped(struct bench_model *m)
 	double bytes = 0, took;
 
 	for (int i = 0; i < BENCH_MODEL_MAPPED; i++) {
-		const struct weights_layer *y = &m->m->weights->layer[(int)(rng_uniform(9, 2 * (uint64_t)i) * c->n_layers)];
+		const struct weights_layer *y =
+			&m->m->weights->layer[(int)(rng_uniform(9, 2 * (uint64_t)i) * c->n_layers)];
 		const struct dsv4_weight *w = &y->expert[(int)(rng_uniform(9, 2 * (uint64_t)i + 1) * c->n_experts)].w1;
 
 		range[i] = (struct bench_range){ w->data, op_cost_data((enum dsv4_wfmt)w->fmt, w->rows, w->cols) };
@@ -206,8 +209,8 @@ static void bench_model_notes(struct bench_model *m)
 	const struct model_config *c = m->m->config;
 	struct bench_out *o = &m->b->out;
 
-	bench_print_note(o, "model", "%s: %d layers, hidden %d, %d experts, vocabulary %d", m->b->args.what, c->n_layers,
-			 c->hidden_size, c->n_experts, c->vocab_size);
+	bench_print_note(o, "model", "%s: %d layers, hidden %d, %d experts, vocabulary %d", m->b->args.what,
+			 c->n_layers, c->hidden_size, c->n_experts, c->vocab_size);
 	bench_print_note(o, "kernels", "%s", kset_name(m->ks));
 	bench_print_note(o, "contexts",
 			 "synthetic: %d tokens computed, longer ones have their rows over again with random signs",
@@ -218,7 +221,8 @@ static void bench_model_notes(struct bench_model *m)
 	else
 		bench_print_note(o, "read",
 				 "random order over %.2f GB, %.0f %% in huge pages; of the mapped checkpoint %.1f GB/s",
-				 (double)m->memory.size / 1e9, 100 * bench_memory_huge(&m->memory), bench_model_mapped(m));
+				 (double)m->memory.size / 1e9, 100 * bench_memory_huge(&m->memory),
+				 bench_model_mapped(m));
 }
 
 /* Makes all copies before anything is measured. */
@@ -236,8 +240,8 @@ static int bench_model_repack(struct bench_model *m)
 		bench_progress_show(&m->b->bar, "copies of experts", v.n_done, v.n_total);
 		poll(NULL, 0, BENCH_MODEL_REPACK_MS);
 	}
-	bench_print_note(&m->b->out, "repacked", "%d of %d experts, %.2f GB%s%s", v.n_done, v.n_total, (double)v.bytes / 1e9,
-			 *v.why ? ": " : "", v.why);
+	bench_print_note(&m->b->out, "repacked", "%d of %d experts, %.2f GB%s%s", v.n_done, v.n_total,
+			 (double)v.bytes / 1e9, *v.why ? ": " : "", v.why);
 	return 0;
 }
 
@@ -292,7 +296,8 @@ static void bench_model_graphs(struct bench *b)
 	struct device_view v;
 
 	device_view(b->gpu->device, &v);
-	bench_print_note(&b->out, "graphs", "%llu steps of decoding as graphs, %llu not", (unsigned long long)v.graph_steps,
+	bench_print_note(&b->out, "graphs", "%llu steps of decoding as graphs, %llu not",
+			 (unsigned long long)v.graph_steps,
 			 (unsigned long long)v.plain_steps);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * bench_model.h - a model that is ready to run, sequences of any length on it, and what its ops do: between the files of
- * `dsv4-bench model`. Threads: main; a pool's. Locks: none. */
+ * bench_model.h - a model that is ready to run, sequences of any length on it, and what its ops do: between the files
+ * of `dsv4-bench model`. Threads: main; a pool's. Locks: none. */
 #ifndef TESTS_BENCH_MODEL_H
 #define TESTS_BENCH_MODEL_H
 
@@ -51,8 +51,8 @@ struct bench_seed {
 void bench_seed_init(struct bench_seed *s, const struct sequence_layout *l, const struct sequence *seq);
 void bench_seed_fini(struct bench_seed *s);
 /* A sequence of n tokens, moved by q as it grows, which has nothing else queued. -ENOMEM, or as queue_sync(). */
-int bench_state_new(const struct bench_seed *s, const struct sequence_layout *l, int64_t n, uint64_t key, struct queue *q,
-		    struct sequence **ret_seq);
+int bench_state_new(const struct bench_seed *s, const struct sequence_layout *l, int64_t n, uint64_t key,
+		    struct queue *q, struct sequence **ret_seq);
 
 /* ---- bench_model.c ---- */
 

@@ -24,13 +24,15 @@
 #define BENCH_OP_L2 ((size_t)1 << 20) /* where the machine does not say */
 
 static const struct bench_column bench_op_read_columns[] = {
-	{ "op", "OP", -12, 0 }, { "what", "WHAT", -10, 0 }, { "format", "FORMAT", -11, 0 }, { "shape", "SHAPE", -10, 0 },
+	{ "op", "OP", -12, 0 }, { "what", "WHAT", -10, 0 }, { "format", "FORMAT", -11, 0 },
+	{ "shape", "SHAPE", -10, 0 },
 	{ "tokens", "TOKENS", 6, 0 }, { "us", "US", 8, 1 }, { "gbs", "GB/S", 6, 1 }, { "read_gbs", "READ", 6, 1 },
 	{ "ratio", "RATIO", 5, 3 }, { "ratio_p25", "P25", 5, 3 }, { "ratio_p75", "P75", 5, 3 },
 	{ "l2_gbs", "IN_L2", 6, 1 },
 };
 static const struct bench_column bench_op_peak_columns[] = {
-	{ "op", "OP", -12, 0 }, { "what", "WHAT", -10, 0 }, { "format", "FORMAT", -11, 0 }, { "shape", "SHAPE", -10, 0 },
+	{ "op", "OP", -12, 0 }, { "what", "WHAT", -10, 0 }, { "format", "FORMAT", -11, 0 },
+	{ "shape", "SHAPE", -10, 0 },
 	{ "tokens", "TOKENS", 6, 0 }, { "ms", "MS", 8, 2 }, { "gflops", "GFLOP/S", 8, 1 }, { "peak", "PEAK", 8, 1 },
 	{ "ratio", "RATIO", 5, 3 }, { "ratio_p25", "P25", 5, 3 }, { "ratio_p75", "P75", 5, 3 },
 };
@@ -94,7 +96,8 @@ int bench_op_turn_calls(double call, int most)
 
 static int bench_op_failed(struct bench_op_run *r, const struct bench_kernel *k)
 {
-	return r->why->len ? RC_DEVICE : buf_why(r->why, RC_KERNEL, "%s of %s failed", op_name(k->op), r->pr->plugin->name);
+	return r->why->len ? RC_DEVICE : buf_why(r->why, RC_KERNEL, "%s of %s failed", op_name(k->op),
+						 r->pr->plugin->name);
 }
 
 /* `turn` calls from number `at` on: seconds of one, negative: failed. */
@@ -256,8 +259,8 @@ static json_t *bench_op_ratio(struct bench_pairs *s, json_t *row)
 	return row;
 }
 
-static json_t *bench_op_row(struct bench_op_run *r, const struct bench_kernel *k, const struct bench_units *u, int n_tok,
-			    struct bench_pairs *s)
+static json_t *bench_op_row(struct bench_op_run *r, const struct bench_kernel *k, const struct bench_units *u,
+			    int n_tok, struct bench_pairs *s)
 {
 	json_t *row = json_object();
 	double call;
@@ -370,7 +373,8 @@ static int bench_op_tokens(struct bench_op_run *r, int n_tok)
 	int rc = 0;
 
 	for (int i = 0; i < bench_n_linears && rc == 0; i++)
-		if (bench_op_wanted(r, DSV4_OP_linear, bench_linears[i].fmt) && bench_op_other_shape(&r->b->args, i, &l))
+		if (bench_op_wanted(r, DSV4_OP_linear, bench_linears[i].fmt) &&
+		    bench_op_other_shape(&r->b->args, i, &l))
 			rc = bench_op_linear(r, &l, n_tok);
 	for (int f = 0; f < DSV4_N_WFMT && rc == 0; f++) {
 		enum dsv4_wfmt fmt = (enum dsv4_wfmt)f;
@@ -411,7 +415,8 @@ static void bench_op_set_note(struct bench_op_run *r)
 		bench_print_note(&r->b->out, "set", "%.2f GB; matrices in random order; peak: %s", gb,
 				 bench_gpu_peak_name(BENCH_GPU_MMA));
 	else
-		bench_print_note(&r->b->out, "set", "%.2f GB, %.0f %% in huge pages; matrices in random order; peak: %s", gb,
+		bench_print_note(&r->b->out, "set",
+				 "%.2f GB, %.0f %% in huge pages; matrices in random order; peak: %s", gb,
 				 100 * bench_memory_huge(&r->memory), r->peak->name);
 }
 
@@ -445,8 +450,8 @@ int bench_op(struct bench *b, struct buf *why)
 				bench_op_with(b, &provider_ref, why);
 	rc = eval_plugins_load(&plugins, b->args.what, why);
 	if (rc == 0 && b->gpu && !plugins.map[0]->provider.host.gpu)
-		rc = buf_why(why, RC_INVALID, "%s computes on the CPU, not on %s", plugins.map[0]->provider.plugin->name,
-			     b->args.device);
+		rc = buf_why(why, RC_INVALID, "%s computes on the CPU, not on %s",
+			     plugins.map[0]->provider.plugin->name, b->args.device);
 	rc = rc ? rc : bench_op_with(b, &plugins.map[0]->provider, why);
 	end = eval_plugins_fini(&plugins, rc ? NULL : why);
 	return rc ? rc : end;

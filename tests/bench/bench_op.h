@@ -48,8 +48,8 @@ extern const struct bench_linear bench_linears[];
 extern const int bench_n_linears;
 
 /* At most `most` matrices (0: as many as there is room for); RC_INVALID when there is no room for one. */
-int bench_units_linear(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_linear *l, int n_tok,
-		       int most, struct buf *why);
+int bench_units_linear(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_linear *l,
+		       int n_tok, int most, struct buf *why);
 struct bench_layer {
 	enum dsv4_wfmt fmt;
 	bool packed;                /* with repacked copies of FP4 */

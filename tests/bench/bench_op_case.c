@@ -86,10 +86,10 @@ static void bench_case_fill(struct bench_case *k)
 			memcpy(k->mem[i], k->out[i].data, k->bytes[i]);
 }
 
-/* `turn` calls from case `at` of n on: seconds of one, negative: failed. On a GPU what an op changes in place it changes
- * call after call. */
-static double bench_case_calls(struct bench *b, struct pool *p, const struct bench_kernel *kernel, struct bench_case *k, int n,
-			       int at, int turn)
+/* `turn` calls from case `at` of n on: seconds of one, negative: failed. On a GPU what an op changes in place it
+ * changes call after call. */
+static double bench_case_calls(struct bench *b, struct pool *p, const struct bench_kernel *kernel, struct bench_case *k,
+			       int n, int at, int turn)
 {
 	double took = 0, begin;
 
@@ -106,8 +106,8 @@ static double bench_case_calls(struct bench *b, struct pool *p, const struct ben
 	return bench_gpu_took(b->gpu, begin, took) / turn;
 }
 
-static int bench_case_measure(struct bench *b, struct pool *p, const struct bench_kernel *kernel, struct bench_case *k, int n,
-			      int n_tok)
+static int bench_case_measure(struct bench *b, struct pool *p, const struct bench_kernel *kernel, struct bench_case *k,
+			      int n, int n_tok)
 {
 	struct bench_samples s = { 0 };
 	int turn = b->gpu ? bench_op_turn_calls(bench_case_calls(b, p, kernel, k, n, 0, n), 1000) : 1;
@@ -126,9 +126,12 @@ static int bench_case_measure(struct bench *b, struct pool *p, const struct benc
 	}
 	op_cost(kernel->op, &k->args, &cost);
 	us = bench_samples_at(&s, 0.5);
-	bench_print_row(&b->out, json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:f, s:f}", "op", op_name(kernel->op), "tokens",
-					   n_tok, "us", bench_real(us), "us_p10", bench_real(bench_samples_at(&s, 0.1)), "us_p90",
-					   bench_real(bench_samples_at(&s, 0.9)), "gbs", bench_real(op_cost_bytes(&cost) / us / 1e3), "gflops",
+	bench_print_row(&b->out, json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:f, s:f}", "op", op_name(kernel->op),
+					   "tokens",
+					   n_tok, "us", bench_real(us), "us_p10", bench_real(bench_samples_at(&s, 0.1)),
+					   "us_p90",
+					   bench_real(bench_samples_at(&s, 0.9)), "gbs",
+					   bench_real(op_cost_bytes(&cost) / us / 1e3), "gflops",
 					   bench_real(cost.flops / us / 1e3), "bytes", op_cost_bytes(&cost),
 					   "flops", cost.flops));
 	bench_samples_fini(&s);

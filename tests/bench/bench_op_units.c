@@ -77,7 +77,8 @@ static float *bench_units_floats(struct bench_units *u, int64_t n)
 
 /* ---- linear ---- */
 
-static struct bench_unit bench_units_matrix(struct bench_units *u, const struct dsv4_weight *w, const struct dsv4_linear *like)
+static struct bench_unit bench_units_matrix(struct bench_units *u, const struct dsv4_weight *w,
+					    const struct dsv4_linear *like)
 {
 	struct dsv4_linear *a = bench_units_new(u, 1, sizeof *a);
 	struct bench_unit unit = { .args = a, .n_range = 1, .range = bench_units_new(u, 1, sizeof *unit.range) };
@@ -90,8 +91,8 @@ static struct bench_unit bench_units_matrix(struct bench_units *u, const struct 
 	return unit;
 }
 
-int bench_units_linear(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_linear *l, int n_tok,
-		       int most, struct buf *why)
+int bench_units_linear(struct bench_units *u, struct bench_memory *m, struct pool *p, const struct bench_linear *l,
+		       int n_tok, int most, struct buf *why)
 {
 	struct dsv4_linear like = { .size = sizeof like, .n_tok = n_tok, .n_group = l->n_group, .act = l->act,
 				    .ldx = l->n_group * l->cols, .ldy = l->rows };
@@ -157,7 +158,8 @@ static const void *bench_pack(struct bench_memory *m, struct pool *p, const stru
 	return k.out;
 }
 
-static bool bench_experts_pack(struct bench_memory *m, struct pool *p, const struct dsv4_expert *e, struct dsv4_packed *out)
+static bool bench_experts_pack(struct bench_memory *m, struct pool *p, const struct dsv4_expert *e,
+			       struct dsv4_packed *out)
 {
 	*out = (struct dsv4_packed){ bench_pack(m, p, &e->w1), bench_pack(m, p, &e->w2), bench_pack(m, p, &e->w3) };
 	return out->w1 && out->w2 && out->w3;
@@ -238,16 +240,18 @@ static void bench_experts_route(const struct bench_experts *x, int i, int n, int
 	int *order = bench_shuffle(n);
 
 	for (int t = 0; t < x->n_tok; t++)
-		bench_experts_choose(order, n, x->n_tok == 1 ? i * k : (int)(rng_uniform(3, (uint64_t)(i * x->n_tok + t)) * n),
+		bench_experts_choose(order, n,
+				     x->n_tok == 1 ? i * k : (int)(rng_uniform(3, (uint64_t)(i * x->n_tok + t)) * n),
 				     k, ids + t * k);
 	for (int e = 0; e < x->n_tok * k; e++)
 		weight[e] = 1 / (float)k;
 	free(order);
 }
 
-/* Call number i: for one token experts that the calls before did not use, for many tokens of all. No args: no memory. */
-static struct bench_unit bench_experts_unit(struct bench_units *u, const struct bench_experts *x, int i, const float *in,
-					    float *out)
+/* Call number i: for one token experts that the calls before did not use, for many tokens of
+ * all. No args: no memory. */
+static struct bench_unit bench_experts_unit(struct bench_units *u, const struct bench_experts *x, int i,
+					    const float *in, float *out)
 {
 	const struct check_shape *s = &check_shape_flash;
 	int n = x->n_tok == 1 ? x->n : s->experts, k = s->experts_per_tok;
@@ -263,8 +267,8 @@ static struct bench_unit bench_experts_unit(struct bench_units *u, const struct 
 	*a = (struct dsv4_moe_experts){ .size = sizeof *a, .n_tok = x->n_tok, .dim = x->layer->dim,
 					.inter = x->layer->inter,
 					.n_expert = s->experts, .k = k, .n_shared = 1, .act = DSV4_ACT_FP8, .limit = 10,
-					.out_scale = 1, .expert = x->expert, .shared = &x->shared[i % x->n_shared], .x = in,
-					.ids = ids, .weight = weight, .y = out,
+					.out_scale = 1, .expert = x->expert, .shared = &x->shared[i % x->n_shared],
+					.x = in, .ids = ids, .weight = weight, .y = out,
 					.packed = x->layer->packed ? x->packed : NULL };
 	if (device_is_gpu(u->memory->device))
 		a->expert_table = a->expert;

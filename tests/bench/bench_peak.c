@@ -20,7 +20,8 @@
 #define BENCH_PEAK_UNROLL _Pragma("GCC unroll 24")
 #endif
 
-/* n: chains; v: their vector type, in: of what is multiplied; reg: the asm constraint that keeps either in registers. */
+/* n: chains; v: their vector type, in: of what is multiplied; reg: the asm constraint that
+ * keeps either in registers. */
 #define BENCH_PEAK_LOOP(name, attr, n, v, in, reg, zero, one, step) \
 	attr static void bench_peak_##name(int64_t rounds) \
 	{ \

@@ -115,8 +115,8 @@ static void bench_beside(struct pool *p, char *data)
 		ratio[i] = a / b;
 	}
 	qsort(ratio, BENCH_PAIRS, sizeof *ratio, bench_order);
-	printf("memory: %.1f GB/s alone, %.1f beside one busy process; slower by %.2f (p25 %.2f, p75 %.2f)\n", alone, beside,
-	       ratio[BENCH_PAIRS / 2], ratio[BENCH_PAIRS / 4], ratio[3 * BENCH_PAIRS / 4]);
+	printf("memory: %.1f GB/s alone, %.1f beside one busy process; slower by %.2f (p25 %.2f, p75 %.2f)\n", alone,
+	       beside, ratio[BENCH_PAIRS / 2], ratio[BENCH_PAIRS / 4], ratio[3 * BENCH_PAIRS / 4]);
 }
 
 static enum pool_pin bench_pin(const char *s)
@@ -136,7 +136,8 @@ int main(int argc, char **argv)
 	memset(data, 1, BENCH_BYTES);
 	if (argc <= 2 || strcmp(argv[2], "cold") != 0)
 		pool_hot(p, bench_pin(argc > 2 ? argv[2] : "node"));
-	printf("%d threads; a job of a slice per thread: %.2f us; of 64 slices: %.2f us, 20 us later %.2f us, 1 ms later %.2f us\n",
+	printf("%d threads; a job of a slice per thread: %.2f us; of 64 slices: %.2f us, 20 us later %.2f us, 1 ms "
+	       "later %.2f us\n",
 	       pool_threads(p), bench_empty(p, pool_threads(p), 0), bench_empty(p, 64, 0), bench_empty(p, 64, 20),
 	       bench_empty(p, 64, 1000));
 	bench_beside(p, data);

@@ -11,8 +11,10 @@
 #define BENCH_PREFILL_PEAK 0.005 /* seconds of multiply-adds after a step */
 
 static const struct bench_column bench_prefill_columns[] = {
-	{ "context", "CONTEXT", 7, 0 }, { "tokens", "TOKENS", 6, 0 }, { "ms", "MS", 9, 1 }, { "tokens_s", "TOK/S", 7, 1 },
-	{ "gflop", "GFLOP/TOK", 9, 3 }, { "gflops", "GFLOP/S", 8, 1 }, { "peak", "PEAK", 8, 1 }, { "ratio", "RATIO", 5, 3 },
+	{ "context", "CONTEXT", 7, 0 }, { "tokens", "TOKENS", 6, 0 }, { "ms", "MS", 9, 1 },
+	{ "tokens_s", "TOK/S", 7, 1 },
+	{ "gflop", "GFLOP/TOK", 9, 3 }, { "gflops", "GFLOP/S", 8, 1 }, { "peak", "PEAK", 8, 1 },
+	{ "ratio", "RATIO", 5, 3 },
 	{ "other_ms", "OTHER_MS", 8, 1 },
 };
 
@@ -51,10 +53,13 @@ static void bench_prefill_row(struct bench_model *m, int64_t context, int n, str
 	double steps = s->watch.steps, ms = bench_samples_at(&s->ms, 0.5), flops = all.cost.flops / steps;
 
 	bench_print_row(&m->b->out,
-			json_pack("{s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "context", (json_int_t)context, "tokens",
-				  n, "steps", s->watch.steps, "ms", ms, "tokens_s", n / ms * 1e3, "gflop", flops / n / 1e9,
+			json_pack("{s:I, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "context", (json_int_t)context,
+				  "tokens",
+				  n, "steps", s->watch.steps, "ms", ms, "tokens_s", n / ms * 1e3, "gflop",
+				  flops / n / 1e9,
 				  "gflops", flops / ms / 1e6, "peak", bench_samples_at(&s->peak, 0.5), "ratio",
-				  bench_samples_at(&s->ratio, 0.5), "other_ms", (s->watch.seconds - matrix.seconds) / steps * 1e3));
+				  bench_samples_at(&s->ratio, 0.5), "other_ms",
+				  (s->watch.seconds - matrix.seconds) / steps * 1e3));
 	if (context == 0)
 		buf_printf(&m->last, "prefill %d tok/s %.2f\n", n, n / ms * 1e3);
 }

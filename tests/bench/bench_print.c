@@ -115,7 +115,8 @@ void bench_print_table(struct bench_out *o, const char *name, const struct bench
 	bench_progress_clear(o->bar);
 	putchar('\n');
 	for (int i = 0; i < n; i++)
-		printf("%s%*s", i ? "  " : "", i + 1 == n && column[i].width < 0 ? 0 : column[i].width, column[i].title);
+		printf("%s%*s", i ? "  " : "", i + 1 == n && column[i].width < 0 ? 0 : column[i].width,
+		       column[i].title);
 	putchar('\n');
 }
 

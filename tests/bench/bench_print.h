@@ -46,10 +46,12 @@ void bench_print_init(struct bench_out *o, bool json, const char *mode, struct b
 void bench_print_host(struct bench_out *o, const struct bench_host *h, int threads);
 void bench_print_gpu(struct bench_out *o, struct device *d);
 /* A fact about the run: text, printed as "name  text". */
-void bench_print_note(struct bench_out *o, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void bench_print_note(struct bench_out *o, const char *name, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 /* From here on rows are of this table, whose name in JSON is `name`. */
 void bench_print_table(struct bench_out *o, const char *name, const struct bench_column *column, int n);
-/* Takes the row over: an object with the columns' keys (others are in the JSON alone), NaN and absent ones shown as "-". */
+/* Takes the row over: an object with the columns' keys (others are in the JSON alone), NaN and
+ * absent ones shown as "-". */
 void bench_print_row(struct bench_out *o, json_t *row);
 /* A number for a row: null where it is none. */
 json_t *bench_real(double v);

@@ -17,7 +17,8 @@
 #define BENCH_ROOF_PEAK 0.005  /* seconds of one sample of arithmetic */
 
 static const struct bench_column bench_roof_columns[] = {
-	{ "what", "WHAT", -18, 0 }, { "threads", "THREADS", 7, 0 }, { "median", "MEDIAN", 9, 1 }, { "p10", "P10", 9, 1 },
+	{ "what", "WHAT", -18, 0 }, { "threads", "THREADS", 7, 0 }, { "median", "MEDIAN", 9, 1 },
+	{ "p10", "P10", 9, 1 },
 	{ "p90", "P90", 9, 1 }, { "unit", "UNIT", -8, 0 },
 };
 
@@ -26,7 +27,8 @@ struct bench_roof {
 	double done, total;    /* seconds, for the bar */
 };
 
-static void bench_roof_row(struct bench_roof *r, const char *what, int threads, const char *unit, struct bench_samples *s)
+static void bench_roof_row(struct bench_roof *r, const char *what, int threads, const char *unit,
+			   struct bench_samples *s)
 {
 	bench_print_row(&r->b->out, json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:i}", "what", what, "threads",
 					      threads ? json_integer(threads) : json_null(),
@@ -52,7 +54,8 @@ static void bench_roof_read(struct bench_roof *r, const struct bench_memory *m, 
 
 	do {
 		for (int i = 0; i < sample; i++, at++)
-			range[i] = (struct bench_range){ m->mem + (size_t)order[at % n] * BENCH_ROOF_CHUNK, BENCH_ROOF_CHUNK };
+			range[i] = (struct bench_range){ m->mem + (size_t)order[at % n] * BENCH_ROOF_CHUNK,
+							 BENCH_ROOF_CHUNK };
 		bench_samples_add(&s, (double)sample * BENCH_ROOF_CHUNK / bench_read(p, range, sample) / 1e9);
 		bench_roof_bar(r, "read", clock_s() - begin);
 	} while (clock_s() - begin < r->b->args.seconds);
@@ -119,7 +122,8 @@ static int bench_roof_gpu_kind(struct bench_roof *r, const struct bench_memory *
 	x = kind < 2 ? bench_roof_gpu_move(r->b, m, kind) : 0;
 	begin = clock_s();
 	while (x >= 0 && (s.n == 0 || clock_s() - begin < r->b->args.seconds)) {
-		x = kind < 2 ? bench_roof_gpu_move(r->b, m, kind) : bench_gpu_peak(r->b->gpu, peak, BENCH_ROOF_PEAK) / 1e9;
+		x = kind < 2 ? bench_roof_gpu_move(r->b, m, kind) :
+			bench_gpu_peak(r->b->gpu, peak, BENCH_ROOF_PEAK) / 1e9;
 		bench_samples_add(&s, x);
 		bench_roof_bar(r, name, clock_s() - begin);
 	}
@@ -137,7 +141,8 @@ static int bench_roof_gpu(struct bench *b, struct buf *why)
 	int rc = bench_memory_new_on(&m, b->args.memory, b->gpu->device, why);
 
 	if (rc == 0) {
-		bench_print_note(&b->out, "read", "all of %.2f GB in order; a copy: half of it to the other, bytes both ways",
+		bench_print_note(&b->out, "read",
+				 "all of %.2f GB in order; a copy: half of it to the other, bytes both ways",
 				 (double)m.size / 1e9);
 		bench_print_table(&b->out, "roof", bench_roof_columns, (int)mem_countof(bench_roof_columns));
 	}

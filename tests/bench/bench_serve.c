@@ -16,9 +16,11 @@
 
 static const struct bench_column bench_serve_columns[] = {
 	{ "streams", "STREAMS", 7, 0 }, { "prompt_tokens", "PROMPT", 6, 0 }, { "first_p50", "FIRST_MS", 9, 1 },
-	{ "first_p90", "P90", 8, 1 }, { "first_p99", "P99", 8, 1 }, { "gap_p50", "GAP_MS", 8, 2 }, { "gap_p90", "P90", 8, 2 },
+	{ "first_p90", "P90", 8, 1 }, { "first_p99", "P99", 8, 1 }, { "gap_p50", "GAP_MS", 8, 2 },
+	{ "gap_p90", "P90", 8, 2 },
 	{ "gap_p99", "P99", 8, 2 }, { "token_ms", "TOKEN_MS", 8, 2 }, { "tokens_s", "TOK/S", 8, 1 },
-	{ "decode_s", "DECODE", 8, 1 }, { "times", "TIMES", 5, 2 }, { "bare_ms", "BARE_MS", 8, 2 }, { "over_bare", "OVER", 6, 3 },
+	{ "decode_s", "DECODE", 8, 1 }, { "times", "TIMES", 5, 2 }, { "bare_ms", "BARE_MS", 8, 2 },
+	{ "over_bare", "OVER", 6, 3 },
 	{ "over_p25", "P25", 6, 3 }, { "over_p75", "P75", 6, 3 },
 };
 static const struct bench_column bench_beside_columns[] = {
@@ -58,12 +60,14 @@ static json_t *bench_serve_json(struct bench_serve *s, int n, struct bench_serve
 {
 	struct bench_client_sum *sum = &r->sum;
 	double token = bench_samples_at(&sum->token, 0.5), rate = n * 1e3 / token;
-	json_t *row = json_pack("{s:i, s:i, s:f, s:i, s:o, s:f, s:o, s:o, s:o, s:i}", "streams", n, "requests", sum->streams,
-				"prompt_tokens", (double)sum->prompt_tokens / sum->streams, "tokens", sum->tokens, "token_ms",
-				bench_real(token), "tokens_s", sum->tokens / sum->seconds,
-				"decode_s", bench_real(rate), "times", bench_real(rate / (n == 1 ? rate : s->one)), "bare_ms",
-				bench_real(bench_samples_at(&r->bare, 0.5)), "pairs", r->over.n);
-	static const struct { const char *name; double at; } parts[] = { { "p50", 0.5 }, { "p90", 0.9 }, { "p99", 0.99 } };
+	json_t *row = json_pack("{s:i, s:i, s:f, s:i, s:o, s:f, s:o, s:o, s:o, s:i}", "streams", n, "requests",
+				sum->streams,
+				"prompt_tokens", (double)sum->prompt_tokens / sum->streams, "tokens", sum->tokens,
+				"token_ms", bench_real(token), "tokens_s", sum->tokens / sum->seconds,
+				"decode_s", bench_real(rate), "times", bench_real(rate / (n == 1 ? rate : s->one)),
+				"bare_ms", bench_real(bench_samples_at(&r->bare, 0.5)), "pairs", r->over.n);
+	static const struct { const char *name; double at; } parts[] =
+		{ { "p50", 0.5 }, { "p90", 0.9 }, { "p99", 0.99 } };
 
 	json_object_set_new(row, "over_bare", bench_real(bench_samples_at(&r->over, 0.5)));
 	json_object_set_new(row, "over_p25", bench_real(bench_samples_at(&r->over, 0.25)));
@@ -79,8 +83,8 @@ static json_t *bench_serve_json(struct bench_serve *s, int n, struct bench_serve
 	return row;
 }
 
-/* The streams once, then the bare engine for as long a time, on as many sequences, each as long as the streams' are in the
- * midst of their answers. */
+/* The streams once, then the bare engine for as long a time, on as many sequences, each as long as the streams' are in
+ * the midst of their answers. */
 static int bench_serve_turn(struct bench_serve *s, int n, struct bench_serve_row *r)
 {
 	const struct bench_client_sum *sum = &r->sum;
@@ -143,9 +147,11 @@ static int bench_serve_beside(struct bench_serve *s)
 	rc = bench_client_beside(&o, n, s->rounds++, a->beside, &r, s->why);
 	if (rc == 0) {
 		bench_print_table(&s->b->out, "beside", bench_beside_columns, (int)mem_countof(bench_beside_columns));
-		bench_print_row(&s->b->out, json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:i}", "streams", n, "prompt_tokens",
+		bench_print_row(&s->b->out,
+				json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:i}", "streams", n, "prompt_tokens",
 			r.prompt_tokens, "first_ms", bench_real(r.first), "before_p50",
-			bench_real(bench_samples_at(&r.before, 0.5)), "before_max", bench_real(bench_samples_at(&r.before, 1)),
+			bench_real(bench_samples_at(&r.before, 0.5)), "before_max",
+			bench_real(bench_samples_at(&r.before, 1)),
 			"during_p50", bench_real(bench_samples_at(&r.during, 0.5)), "during_max",
 			bench_real(bench_samples_at(&r.during, 1)), "gaps", r.during.n));
 	}
@@ -184,7 +190,8 @@ static int bench_serve_ready(struct bench_serve *s, struct bench_model *bare)
 		s->bare = bare;
 		rc = rc ? rc : bench_daemon_start(&s->daemon, a, s->why);
 		s->o.url = s->daemon.url;
-		s->o.temperature = 1; /* random weights go round in circles greedily, and choose the same experts again */
+		s->o.temperature = 1; /* random weights go round in circles greedily, and choose the
+				       * same experts again */
 	}
 	return rc ? rc : bench_serve_model(s);
 }
@@ -197,8 +204,8 @@ int bench_serve(struct bench *b, struct buf *why)
 	int rc = bench_serve_ready(&s, &bare), end;
 
 	if (rc == 0) {
-		bench_print_note(&b->out, "server", "%s, model %s, answers of %d tokens, temperature %g", s.o.url, s.o.model, s.o.tokens,
-				 s.o.temperature);
+		bench_print_note(&b->out, "server", "%s, model %s, answers of %d tokens, temperature %g", s.o.url,
+				 s.o.model, s.o.tokens, s.o.temperature);
 		rc = bench_client_round(&s.o, 1, s.rounds++, &warm, why);
 	}
 	if (rc == 0)

@@ -31,8 +31,9 @@ struct bench_client_options {
 	double temperature;
 };
 
-/* What streams that ran at the same time saw, in ms: to the first text; between texts; of a token while all of them ran. A
- * text may have several tokens or a part of one: tokens are those that the server counts, spread over the texts. */
+/* What streams that ran at the same time saw, in ms: to the first text; between texts; of a token while all of them
+ * ran. A text may have several tokens or a part of one: tokens are those that the server counts, spread over the
+ * texts. */
 struct bench_client_sum {
 	struct bench_samples first, gap, token;
 	double seconds;      /* from the first request to the last answer's end */
@@ -40,7 +41,8 @@ struct bench_client_sum {
 };
 
 /* n requests at once, each with a prompt of its own that no round before had; adds up. */
-int bench_client_round(const struct bench_client_options *o, int n, int round, struct bench_client_sum *sum, struct buf *why);
+int bench_client_round(const struct bench_client_options *o, int n, int round, struct bench_client_sum *sum,
+		       struct buf *why);
 void bench_client_sum_fini(struct bench_client_sum *sum);
 
 /* What a long prompt does to streams that run: ms between their texts, before it came and until its own first text. */
@@ -50,8 +52,8 @@ struct bench_client_beside {
 	int prompt_tokens;   /* its own */
 };
 /* n streams; when all have begun, one more request with a prompt of so many words. */
-int bench_client_beside(const struct bench_client_options *o, int n, int round, int words, struct bench_client_beside *sum,
-			struct buf *why);
+int bench_client_beside(const struct bench_client_options *o, int n, int round, int words,
+			struct bench_client_beside *sum, struct buf *why);
 void bench_client_beside_fini(struct bench_client_beside *sum);
 
 #endif

@@ -20,7 +20,8 @@ IDLE = [0, 100, 200, 400]
 
 def answer(d, text, n):
     status, _, reply = d.http("POST", "/v1/chat/completions", {
-        "messages": [{"role": "user", "content": text}], "max_tokens": n, "ignore_eos": True, "temperature": 0}, timeout=600)
+        "messages": [{"role": "user", "content": text}], "max_tokens": n, "ignore_eos": True, "temperature": 0},
+                              timeout=600)
     assert status == 200 and reply["usage"]["completion_tokens"] == n, reply
     return n
 

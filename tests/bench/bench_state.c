@@ -38,7 +38,8 @@ void bench_seed_init(struct bench_seed *s, const struct sequence_layout *l, cons
 		}
 		to->n_window = pos < l->window ? pos : l->window;
 		to->window = mem_grow(NULL, (size_t)(to->n_window * width) + 1, sizeof *to->window);
-		memcpy(to->window, sequence_tail((struct sequence *)(uintptr_t)seq, i, SEQUENCE_WINDOW, pos - to->n_window),
+		memcpy(to->window,
+		       sequence_tail((struct sequence *)(uintptr_t)seq, i, SEQUENCE_WINDOW, pos - to->n_window),
 		       (size_t)(to->n_window * width) * sizeof *to->window);
 	}
 }
@@ -82,30 +83,32 @@ static void bench_state_even(float *to, int width, uint64_t key, int64_t pos)
 }
 
 /* Tokens [pos, pos + n) of one layer; of tails only what is still of use at `end`. */
-static void bench_state_layer(const struct bench_seed_layer *s, const struct sequence_layout *l, struct sequence *seq, int layer,
-			      int64_t n, int64_t end, uint64_t key)
+static void bench_state_layer(const struct bench_seed_layer *s, const struct sequence_layout *l, struct sequence *seq,
+			      int layer, int64_t n, int64_t end, uint64_t key)
 {
 	const struct sequence_layer *y = &l->layer[layer];
 	int64_t pos = sequence_pos(seq);
 
 	for (int k = 0; k < SEQUENCE_N_ROWS; k++)
 		for (int64_t r = y->dim[k] ? pos / y->ratio : 0; y->dim[k] && r < (pos + n) / y->ratio; r++)
-			bench_state_signs(sequence_row(seq, layer, (enum sequence_rows)k, r), s->rows[k], s->n[k], r, y->dim[k],
-					  key + (uint64_t)(2 * layer + k));
+			bench_state_signs(sequence_row(seq, layer, (enum sequence_rows)k, r), s->rows[k], s->n[k], r,
+					  y->dim[k], key + (uint64_t)(2 * layer + k));
 	for (int t = 0; t < SEQUENCE_N_TAIL; t++)
-		for (int64_t p = pos > end - 2 * SEQUENCE_BLOCK - l->window ? pos : end - 2 * SEQUENCE_BLOCK - l->window;
+		for (int64_t p = pos > end - 2 * SEQUENCE_BLOCK - l->window ? pos :
+		     end - 2 * SEQUENCE_BLOCK - l->window;
 		     y->width[t] && p < pos + n; p++) {
 			float *to = sequence_tail(seq, layer, (enum sequence_tail)t, p);
 
 			if (t == SEQUENCE_WINDOW)
-				bench_state_signs(to, s->window, s->n_window, p, y->width[t], key + 1000 + (uint64_t)layer);
+				bench_state_signs(to, s->window, s->n_window, p, y->width[t],
+						  key + 1000 + (uint64_t)layer);
 			else
 				bench_state_even(to, y->width[t], key + 2000 + (uint64_t)layer, p);
 		}
 }
 
-int bench_state_new(const struct bench_seed *s, const struct sequence_layout *l, int64_t n, uint64_t key, struct queue *q,
-		    struct sequence **ret_seq)
+int bench_state_new(const struct bench_seed *s, const struct sequence_layout *l, int64_t n, uint64_t key,
+		    struct queue *q, struct sequence **ret_seq)
 {
 	struct sequence *seq = NULL;
 	int rc = sequence_new(l, &seq);

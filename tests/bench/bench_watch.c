@@ -7,8 +7,10 @@
 #include "tests/bench/bench_model.h"
 
 static const struct bench_column bench_watch_columns[] = {
-	{ "phase", "PHASE", -7, 0 }, { "context", "CONTEXT", 7, 0 }, { "tokens", "TOKENS", 6, 0 }, { "op", "OP", -12, 0 },
-	{ "format", "FORMAT", -6, 0 }, { "calls", "CALLS", 6, 1 }, { "us", "US/STEP", 9, 1 }, { "share", "SHARE", 5, 3 },
+	{ "phase", "PHASE", -7, 0 }, { "context", "CONTEXT", 7, 0 }, { "tokens", "TOKENS", 6, 0 },
+	{ "op", "OP", -12, 0 },
+	{ "format", "FORMAT", -6, 0 }, { "calls", "CALLS", 6, 1 }, { "us", "US/STEP", 9, 1 },
+	{ "share", "SHARE", 5, 3 },
 	{ "gbs", "GB/S", 6, 1 }, { "gflops", "GFLOP/S", 8, 1 },
 };
 
@@ -88,7 +90,8 @@ static void bench_watch_row(struct bench_out *o, const char *phase, int64_t cont
 	bench_print_row(o, json_pack("{s:s, s:I, s:i, s:s, s:s, s:f, s:f, s:f, s:o, s:o}", "phase", phase, "context",
 				     (json_int_t)context, "tokens", n_tok, "op", op, "format", format, "calls",
 				     (double)r->calls / w->steps, "us", r->seconds / w->steps * 1e6, "share",
-				     r->seconds / w->seconds, "gbs", bench_real(op_cost_bytes(&r->cost) / r->seconds / 1e9),
+				     r->seconds / w->seconds, "gbs",
+				     bench_real(op_cost_bytes(&r->cost) / r->seconds / 1e9),
 				     "gflops", bench_real(r->cost.flops / r->seconds / 1e9)));
 }
 

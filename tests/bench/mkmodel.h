@@ -95,6 +95,7 @@ struct mkmodel_options {
 
 /* Makes the directory, which may be there but must be empty, and fills it; config.json comes last. What was written
  * is removed when something fails. -errno, RC_INVALID. */
-int mkmodel_write(const struct mkmodel_plan *p, const struct mkmodel_options *o, const struct buf *config, struct buf *why);
+int mkmodel_write(const struct mkmodel_plan *p, const struct mkmodel_options *o, const struct buf *config,
+		  struct buf *why);
 
 #endif

@@ -52,7 +52,8 @@ struct mkmodel_args {
 static void mkmodel_help(void)
 {
 	printf("usage: dsv4-mkmodel [OPTION]... DIR\n\n"
-	       "Writes a checkpoint of random weights in the published format into DIR, which must be new or empty.\n\n");
+	       "Writes a checkpoint of random weights in the published format into DIR, which must be new or "
+	       "empty.\n\n");
 	options_help(&mkmodel_options);
 	printf("\nExit status: 0 done, 1 not done, 2 wrong usage.\n");
 }
@@ -167,8 +168,8 @@ static void mkmodel_texts(struct mkmodel_args *a)
 	if (!a->write.tokenizer)
 		a->write.tokenizer = mkmodel_beside(DSV4_PKGDATADIR "/tiny/", "tokenizer.json", tokenizer);
 	if (!a->write.tokenizer)
-		fputs("dsv4-mkmodel: no tokenizer.json is copied, without which dsv4d cannot serve; --tokenizer names one\n",
-		      stderr);
+		fputs("dsv4-mkmodel: no tokenizer.json is copied, without which dsv4d cannot serve; --tokenizer names "
+		      "one\n", stderr);
 }
 
 static int mkmodel_run(struct mkmodel_args *a, struct buf *why)
@@ -183,8 +184,8 @@ static int mkmodel_run(struct mkmodel_args *a, struct buf *why)
 		mkmodel_plan_init(&p, &c, a->shape.format, a->seed, a->shard_bytes);
 		rc = mkmodel_write(&p, &a->write, &config, why);
 		if (rc == 0)
-			printf("%s: %d tensors, %.2f GB, %d file%s\n", a->write.dir, p.n, (double)p.bytes / 1e9, p.n_shard,
-			       p.n_shard == 1 ? "" : "s");
+			printf("%s: %d tensors, %.2f GB, %d file%s\n", a->write.dir, p.n, (double)p.bytes / 1e9,
+			       p.n_shard, p.n_shard == 1 ? "" : "s");
 		mkmodel_plan_fini(&p);
 	}
 	buf_fini(&config);

@@ -32,7 +32,8 @@ static int mkmodel_ratio(int layer)
 
 static json_t *mkmodel_known(bool flash)
 {
-	json_t *o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:b, s:b, s:s, s:i}", "architectures", "DeepseekV4ForCausalLM",
+	json_t *o = json_pack("{s:[s], s:s, s:s, s:s, s:s, s:b, s:b, s:s, s:i}", "architectures",
+			      "DeepseekV4ForCausalLM",
 			      "model_type", "deepseek_v4", "hidden_act", "silu", "scoring_func", "sqrtsoftplus",
 			      "topk_method", "noaux_tc", "norm_topk_prob", 1, "tie_word_embeddings", 0, "torch_dtype",
 			      "bfloat16", "num_nextn_predict_layers", 0);
@@ -43,7 +44,8 @@ static json_t *mkmodel_known(bool flash)
 #undef INT
 #undef REAL
 	json_object_set_new(o, "rope_scaling",
-			    json_pack("{s:s, s:i, s:i, s:i, s:i}", "type", "yarn", "factor", flash ? 16 : 4, "beta_fast", 32,
+			    json_pack("{s:s, s:i, s:i, s:i, s:i}", "type", "yarn", "factor", flash ? 16 : 4,
+				      "beta_fast", 32,
 				      "beta_slow", 1, "original_max_position_embeddings", flash ? 65536 : 1024));
 	json_object_set_new(o, "quantization_config",
 			    json_pack("{s:s, s:s, s:s, s:s, s:[ii]}", "quant_method", "fp8", "fmt", "e4m3", "scale_fmt",
@@ -96,7 +98,8 @@ static int mkmodel_read_ratios(const char *text, int ratio[MODEL_MAX_LAYERS], in
 		long r = strtol(p, &end, 10);
 
 		if (end == p || (*end && *end != ',') || (r != 0 && r != 4 && r != 128))
-			return buf_why(why, RC_INVALID, "--ratios: expected 0, 4 or 128, one a layer, found \"%s\"", text);
+			return buf_why(why, RC_INVALID, "--ratios: expected 0, 4 or 128, one a layer, found \"%s\"",
+				       text);
 		ratio[(*ret_n)++] = (int)r;
 	}
 	return 0;
@@ -149,8 +152,8 @@ static void mkmodel_set_format(const struct mkmodel_shape *s, json_t *o)
 
 	json_object_set_new(o, "expert_dtype", json_string(mkmodel_formats[s->format]));
 	if (s->format == MKMODEL_NVFP4 && q)
-		json_object_update_new(q, json_pack("{s:s, s:s, s:i}", "quant_algo", "MIXED_PRECISION", "moe_quant_algo",
-						    "NVFP4", "group_size", 16));
+		json_object_update_new(q, json_pack("{s:s, s:s, s:i}", "quant_algo", "MIXED_PRECISION",
+						    "moe_quant_algo", "NVFP4", "group_size", 16));
 }
 
 int mkmodel_config(const struct mkmodel_shape *s, struct buf *ret_json, struct model_config *ret_c, struct buf *why)

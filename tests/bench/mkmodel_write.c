@@ -335,7 +335,8 @@ static void mkmodel_remove(struct mkmodel_job *j)
 		unlinkat(j->dir, small[i], 0);
 }
 
-int mkmodel_write(const struct mkmodel_plan *p, const struct mkmodel_options *o, const struct buf *config, struct buf *why)
+int mkmodel_write(const struct mkmodel_plan *p, const struct mkmodel_options *o, const struct buf *config,
+		  struct buf *why)
 {
 	struct mkmodel_job j = { .p = p, .o = o, .dir = -1, .why = why };
 	int rc = mkmodel_open_dir(&j), closed;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What speculation wins or costs: tokens per second of decoding, with 0, 1, 2... drafts in a step by turns.
 
-    tests/lib/python.sh tests/bench/speculate.py [STREAMS [KERNELS [MODEL]]]    (top_srcdir and top_builddir as in `make check`)
+tests/lib/python.sh tests/bench/speculate.py [STREAMS [KERNELS [MODEL]]] (top_srcdir and top_builddir as in `make
+check`)
 
 The prompts are etc/tiny/prompts.json, their answers greedy; prefill is not in the figures. Prints figures and judges
 nothing. Ratios are to no drafts in the same round; a model of random weights accepts nothing."""
@@ -25,7 +26,8 @@ def asks():
 
 
 def together(d, bodies):
-    """Asks all at once and reads nothing until they end; (seconds from the first token of any to the last, summaries)."""
+    """Asks all at once and reads nothing until they end; (seconds from the first token of any to the last,
+    summaries)."""
     threads = [threading.Thread(target=d.http, args=("POST", "/v1/chat/completions", b)) for b in bodies]
     for t in threads:
         t.start()
@@ -58,12 +60,14 @@ def main(streams, kernels, model):
             for n, rows in got.items():
                 assert d.ctl("param", "set", f"speculate={n}")[0] == 0
                 rows.append(turn(d, streams))
-        print(f"{streams} streams, {kernels}: drafts, tokens per second (median), ratio (median, least, most), accepted of drafted, "
+        print(f"{streams} streams, {kernels}: drafts, tokens per second (median), ratio (median, least, most), "
+              f"accepted of drafted, "
               "tokens per step")
         for n, rows in got.items():
             ratios = sorted(a[0] / b[0] for a, b in zip(rows, got[0]))
             _, drafted, accepted, out = rows[0]
-            print(f"{n} {statistics.median(r[0] for r in rows):9.1f} {statistics.median(ratios):6.2f} {ratios[0]:5.2f} {ratios[-1]:5.2f}"
+            print(f"{n} {statistics.median(r[0] for r in rows):9.1f} {statistics.median(ratios):6.2f} {ratios[0]:5.2f} "
+                  f"{ratios[-1]:5.2f}"
                   f" {accepted:6} of {drafted:6} {out / (out - accepted):5.2f}")
 
 

@@ -59,11 +59,12 @@ def measure(d, streams, sets=None, at="admission"):
 
 
 def show(what, every, longest, swaps, base=None):
-    """One line: in ms, and how much the longest gap grew in steps. The median of the rounds' longest gaps stands for all:
-    on a busy machine one of them is always somebody else's."""
+    """One line: in ms, and how much the longest gap grew in steps. The median of the rounds' longest gaps stands for
+    all: on a busy machine one of them is always somebody else's."""
     step, middle = statistics.median(every), statistics.median(longest)
     grown = f"{(middle - base) / step:+6.1f}" if base is not None else "      "
-    print(f"{what:34} {step:8.3f} {every[len(every) * 999 // 1000]:8.3f} {middle:8.3f} {longest[0]:8.3f} {longest[-1]:8.3f}"
+    print(f"{what:34} {step:8.3f} {every[len(every) * 999 // 1000]:8.3f} {middle:8.3f} {longest[0]:8.3f} "
+          f"{longest[-1]:8.3f}"
           f" {middle / step:6.1f} {grown} {swaps:6}")
     return middle
 
@@ -78,7 +79,8 @@ def main(streams):
         alike = [[f"all={name}"] for name in ("avx2",) if name in files] + [[]]
         every = alike + [[f"all={name}"] for name in files if name != "avx2"]
         print(f"{streams} streams of {TOKENS} tokens, a swap every {1000 * PERIOD:g} ms")
-        print(f"{'':34} {'median':>8} {'99.9 %':>8} {'longest gap: middle, least, most':>26} {'steps':>6} {'grown':>6} {'swaps':>6}")
+        print(f"{'':34} {'median':>8} {'99.9 %':>8} {'longest gap: middle, least, most':>26} {'steps':>6} {'grown':>6} "
+              f"{'swaps':>6}")
         gaps(d, streams)
         base = show("no swaps, ref", *measure(d, streams))
         show("swaps among all plugins", *measure(d, streams, every), base=base)

@@ -44,7 +44,8 @@ with Daemon(plugins=["avx2", "mhc-bf16"]) as d:
     name = "norm=avx2,attention.decode=avx2"
     m = re.fullmatch(r"ref, from output token (\d+) " + name, shown["kernels"])
     assert m and int(m[1]) == shown["sets"][1]["output"] > 5, shown
-    assert shown["sets"][1]["name"] == name and shown["sets"][1]["epoch"] == shown["epoch"] == ok(d, "status")["epoch"], shown
+    assert (shown["sets"][1]["name"] == name
+            and shown["sets"][1]["epoch"] == shown["epoch"] == ok(d, "status")["epoch"]), shown
 
     # a parameter that changes numbers, and its answer: not by a step
     ok(d, "param", "set", "index_topk=5")

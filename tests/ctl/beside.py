@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A long prompt beside streams: with max_gap it is computed in many small steps, each of which gives every stream a token;
-no answer changes by that. Counted are steps and tokens, never times."""
+"""A long prompt beside streams: with max_gap it is computed in many small steps, each of which gives every stream a
+token; no answer changes by that. Counted are steps and tokens, never times."""
 import json
 import tempfile
 import threading
@@ -36,7 +36,8 @@ class Stream:
     def read(self):
         for event in self.events:
             if event != "[DONE]":
-                self.told += [t for c in json.loads(event).get("choices", ()) for t in (c.get("logprobs") or {}).get("content") or ()]
+                self.told += [t for c in json.loads(event).get("choices", ())
+                              for t in (c.get("logprobs") or {}).get("content") or ()]
                 if len(self.told) > 1:
                     self.begun.set()  # the step that had its prompt is counted
 
@@ -60,7 +61,8 @@ def beside(d, mark):
     for s in streams:
         ok(d, "request", "cancel", s.id)
         s.reader.join()
-    grew = {name: after[name] - before[name] for name in ("beside_steps_total", "beside_tokens_total", "generated_tokens_total")}
+    grew = {name: after[name] - before[name]
+            for name in ("beside_steps_total", "beside_tokens_total", "generated_tokens_total")}
     plugins.until(lambda: Page(d)["requests_running"] == 0, "the streams have ended")
     return answer, tokens, [s.told for s in streams], grew
 
@@ -77,7 +79,8 @@ def steps_are_short(d):
     small = beside(d, "C")
     assert small[1] == tokens and small[3]["beside_tokens_total"] == tokens, (small[1:2], small[3], tokens)
     # a millisecond, or as long as the decoding takes, is not enough for a quarter of a chunk; and FLOOR is the least
-    assert 4 * whole[3]["beside_steps_total"] < small[3]["beside_steps_total"] <= -(-tokens // FLOOR), (small[3], tokens)
+    took = small[3]["beside_steps_total"]
+    assert 4 * whole[3]["beside_steps_total"] < took <= -(-tokens // FLOOR), (small[3], tokens)
     assert small[3]["generated_tokens_total"] >= STREAMS * small[3]["beside_steps_total"], small[3]
     shown = ok(d, "status")["beside"]
     assert shown["prompt_tokens"] >= FLOOR and shown["max_gap_s"] == 0.001, shown

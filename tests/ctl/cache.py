@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The prefix cache by dsv4ctl: counters, tree, dumps that numpy reads, verification of good and of spoilt rows, removal."""
+"""The prefix cache by dsv4ctl: counters, tree, dumps that numpy reads, verification of good and of spoilt rows,
+removal."""
 import base64
 import gzip
 import json
@@ -16,7 +17,8 @@ from daemon import Daemon
 np = need("numpy")
 
 FILLER = "wug blicket dax toma zav " * 40
-MODEL = json.load(open(os.path.join(os.path.dirname(__file__), "..", "..", "etc", "tiny", "config.json"), encoding="utf-8"))
+MODEL = json.load(open(os.path.join(os.path.dirname(__file__), "..", "..", "etc", "tiny", "config.json"),
+                       encoding="utf-8"))
 
 
 def ok(d, *words, code=0):
@@ -218,7 +220,8 @@ def differences(d, end, above, path):
     tensors["layers.4.rows_key"][100, 63] = np.nan
     write_dump(path + ".3", tensors)
     r = files(path, path + ".3", 11)
-    assert (r["first"]["tensor"], r["first"]["layer"], r["first"]["row"], r["first"]["element"]) == ("layers.3.rows_kv", 3, 2, 5), r
+    assert (r["first"]["tensor"], r["first"]["layer"], r["first"]["row"],
+            r["first"]["element"]) == ("layers.3.rows_kv", 3, 2, 5), r
     by_name = {t["name"]: t for t in r["tensors"]}
     changed = by_name["layers.3.rows_kv"]
     original = read_dump(path)[0]["layers.3.rows_kv"].astype(float)
@@ -232,7 +235,8 @@ def differences(d, end, above, path):
     write_dump(path + ".3", tensors)
     assert files(path, path + ".3", 11)["first_token"] == 7
     # what is no dump
-    for name, data in [("empty", b""), ("cut", open(path, "rb").read()[:-1]), ("zip", open(path + ".gz", "rb").read()[:-9000]),
+    for name, data in [("empty", b""), ("cut", open(path, "rb").read()[:-1]),
+                       ("zip", open(path + ".gz", "rb").read()[:-9000]),
                        ("log", b"x" * 5000)]:
         with open(path + name, "wb") as f:
             f.write(data)
@@ -281,7 +285,8 @@ def removed(d, blocks, end):
 # ---- what happens meanwhile ----
 
 def meanwhile():
-    """A dump that has begun is finished, whatever is evicted; work whose caller left is given up, also when all ends."""
+    """A dump that has begun is finished, whatever is evicted; work whose caller left is given up, also when all
+    ends."""
     with Daemon() as d:
         ask(d, "All work and no play makes Jack a dull boy. " * 70)
         end = ok(d, "cache", "tree")["blocks"][-1]
@@ -338,7 +343,8 @@ def on_disk(tmp):
     with Daemon("--config", conf) as d:
         for b in blocks:  # none is in memory
             r = ok(d, "cache", "verify", b["key"][:10], "--disk")
-            assert (r["verdict"], r["recomputed"], r["tokens"], r["state"]) == ("pass", b["key"], b["tokens"], b["state"]), r
+            assert (r["verdict"], r["recomputed"], r["tokens"], r["state"]) == ("pass", b["key"], b["tokens"],
+                                                                                b["state"]), r
             assert (r["blocks"], r["disk_blocks"], r["disk_bad"]) == (0, len(blocks), []) and r["equal"] >= 5, r
         assert ok(d, "cache", "verify", "--disk")["recomputed"] in [b["key"] for b in blocks]
         refused(d, 1, "no good block", "cache", "verify", "0" * 32, "--disk")

@@ -59,7 +59,8 @@ def compare(d):
 def parting(d):
     """Answers that part: where, and both texts."""
     prompt = written(d, "gibberish", "wug blicket dax toma zav " * 12)
-    r = ok(d, "compare", "--prompt", prompt, "--b", "mhc-bf16,attn_scores=bf16,index_key=f32,index_topk=2,act_quant=none",
+    r = ok(d, "compare", "--prompt", prompt, "--b",
+           "mhc-bf16,attn_scores=bf16,index_key=f32,index_topk=2,act_quant=none",
            "--tokens", "200")
     at, (a, b) = r["first_difference"], r["answers"]
     assert at, "the answers are the same"
@@ -75,7 +76,8 @@ def parting(d):
 
 def errors_name_the_part(d):
     hello = written(d, "hello", "Hello")
-    for b, text in [("ref,foo=3", 'no parameter "foo"; there are: '), ("ref,index_topk", "index_topk: a parameter needs"),
+    for b, text in [("ref,foo=3", 'no parameter "foo"; there are: '),
+                    ("ref,index_topk", "index_topk: a parameter needs"),
                     ("index_topk", "index_topk: a parameter needs"), ("ref,index_topk=x", '"x"'),
                     ("mhc=mhc-bf16,ref", '"ref": expected PARAMETER=VALUE or FAMILY'), ("ref,avx2", '"avx2": expected'),
                     ("foo=3", "foo")]:

@@ -133,7 +133,8 @@ def main(folder):
             # the exact kernels go on with what others left on the disk; the last round has room for everything
             config(paths[0], memory=BUDGETS[-1] if i == len(rounds) - 1 else draw.choice(BUDGETS), write_rate="0",
                    disk=draw.choice(["yes", "yes", "no"]), disk_bytes=draw.choice(["1M", "64M"]),
-                   **draw.choice([fast, fast, fast, {**fast, "use": " ".join([fast["use"], *(f"{f}=ref" for f in EXACT)])}
+                   **draw.choice([fast, fast, fast,
+                                  {**fast, "use": " ".join([fast["use"], *(f"{f}=ref" for f in EXACT)])}
                                   if fast else fast]))
             warm.start()
             run.round(numbers)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A kernel that passes every check and dies while it serves: the log's last line says which one, where and for whom, and
-the next start is with the set that was good before."""
+"""A kernel that passes every check and dies while it serves: the log's last line says which one, where and for whom,
+and the next start is with the set that was good before."""
 import http.client
 import os
 import re
@@ -27,7 +27,8 @@ def ask(d, body):
 
 
 def died(d, of):
-    """The daemon's last line. A sanitizer, which has the signal after the daemon, adds its own and ends it its own way."""
+    """The daemon's last line. A sanitizer, which has the signal after the daemon, adds its own and ends it its own
+    way."""
     status, lines = d.process.wait(60), d.log().splitlines()
     if not sanitizer():
         assert status == -of, status
@@ -73,7 +74,8 @@ def idle(d):
     """A signal that another process sent ends it as well, and no kernel is blamed."""
     d.process.send_signal(signal.SIGBUS)
     line = died(d, signal.SIGBUS)
-    assert re.fullmatch(rf"<2>crashed signal=BUS from_pid={os.getpid()} op=none kernels=\"[^\"]+\" plugins=\"[^\"]*\"", line), line
+    assert re.fullmatch(rf"<2>crashed signal=BUS from_pid={os.getpid()} op=none kernels=\"[^\"]+\" plugins=\"[^\"]*\"",
+                        line), line
     d.start()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A kernel that forgets, hidden among harmless changes: bisect names it, while all others keep the active set. And probes
-under a set that is not activated."""
+"""A kernel that forgets, hidden among harmless changes: bisect names it, while all others keep the active set. And
+probes under a set that is not activated."""
 import concurrent.futures
 import json
 import shlex
@@ -49,7 +49,8 @@ def a_probe_runs_under_a_set_that_is_not_activated(d):
     assert under(d, result["requests"][0]) == "indexer=forgets", result
     assert in_force(d) == before
     history = ok(d, "probe", "history")["runs"]
-    assert [run["result"]["verdict"] for run in history] == ["pass"], "a verdict on a set of its own is none on the daemon"
+    assert [run["result"]["verdict"]
+            for run in history] == ["pass"], "a verdict on a set of its own is none on the daemon"
     refused(d, 1, "no kernel set or plugin named", "probe", "run", *RECALL, "--set", "none")
     refused(d, 1, "a parameter needs a value", "probe", "run", *RECALL, "--set", "ref,index_topk")
     refused(d, 2, "does not go with --url", "probe", "run", *RECALL, "--set", "ref", "--url", "http://127.0.0.1:1")

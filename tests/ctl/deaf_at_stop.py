@@ -41,7 +41,8 @@ def cpu_of_ended():
 
 with Daemon() as d:
     deaf, waiting = fill(d), Control(d.control)
-    waiting.send({"method": "io.dsv4.Daemon.Wait", "parameters": {"condition": "drained", "timeout": 1000}, "more": True})
+    waiting.send({"method": "io.dsv4.Daemon.Wait", "parameters": {"condition": "drained", "timeout": 1000},
+                  "more": True})
     assert waiting.receive()["continues"]
     before, ended = cpu_so_far(d), cpu_of_ended()
     d.process.send_signal(signal.SIGTERM)

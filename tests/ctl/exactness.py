@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Whose mark EXACT is believed: a plugin that says it has ref's bits, and has not for long prompts, shares no cached row
-with ref; it is caught by whatever compares it. Once one that was built with the program is caught, nothing that was cached
-before is found again, by any set and by no later run either."""
+"""Whose mark EXACT is believed: a plugin that says it has ref's bits, and has not for long prompts, shares no cached
+row with ref; it is caught by whatever compares it. Once one that was built with the program is caught, nothing that was
+cached before is found again, by any set and by no later run either."""
 import hashlib
 import json
 import os
@@ -81,7 +81,8 @@ def a_caught_one_of_ours_takes_the_cache_along(d, fast):
         records = json.load(f)
     assert [(r["name"], r["believed"]) for r in records] == [(LIAR, False)], records
     with open(plugins.shipped()["avx2"] if fast else plugins.fixture(LIAR), "rb") as f:
-        records.append({"name": "ours", "sha256": hashlib.sha256(f.read()).hexdigest(), "believed": True, "why": "bits"})
+        records.append({"name": "ours", "sha256": hashlib.sha256(f.read()).hexdigest(), "believed": True,
+                        "why": "bits"})
     if not fast:
         del records[0]
     with open(kept(d), "w", encoding="utf-8") as f:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Whether the indexer took what holds a text: what explain says of index_topk is tried on the daemon, and a kernel that loses
-the best rows is found beside ref."""
+"""Whether the indexer took what holds a text: what explain says of index_topk is tried on the daemon, and a kernel that
+loses the best rows is found beside ref."""
 import random
 import tempfile
 
@@ -49,7 +49,8 @@ def figures_agree(r):
         rows = [row for row in r["rows"] if (row["place"], row["layer"]) == (x["place"], x["layer"])]
         assert len(rows) == x["text_rows"] and x["left_out"] == 0, x
         ranks = [row["rank"] for row in rows]
-        assert (min(ranks), max(ranks)) == (x["best_rank"], x["worst_rank"]) and sum(row["selected"] for row in rows) == x["selected"], x
+        assert (min(ranks), max(ranks)) == (x["best_rank"], x["worst_rank"]), x
+        assert sum(row["selected"] for row in rows) == x["selected"], x
         assert x["best_rank"] <= x["needed_topk"] <= x["worst_rank"], x
         assert x["misselected"] == 0 and all(row["selected"] == (row["rank"] <= x["topk"]) for row in rows), x
         assert (x["margin"] >= 0) == (x["best_rank"] <= x["topk"]), x
@@ -140,7 +141,8 @@ def who_asks(d):
     assert layer(says, 2)["best_rank"] == 1 and layer(says, 2)["selected"] > 0, says
     # the best of all is the best of each
     each = [explain(d, request, "poppy", "--at", f"output:{i}") for i in range(n)]
-    best = min(each, key=lambda r: (-r["places"][0]["layers_some"], min(x["best_rank"] for x in r["layers"]), r["position"]))
+    best = min(each, key=lambda r: (-r["places"][0]["layers_some"], min(x["best_rank"] for x in r["layers"]),
+                                    r["position"]))
     found = explain(d, request, "poppy", "--at", "best", "--against", "ref,index_topk=2")
     assert found["tried"] == n and found["position"] == best["position"], (found["position"], best["position"])
     assert [{**x, "against": None} for x in found["layers"]] == [{**x, "against": None} for x in best["layers"]], found
@@ -148,7 +150,8 @@ def who_asks(d):
     asked = explain(d, request, "poppy", "--asking", "What is my codeword?")
     assert asked["asking"] in ("?", "word?", " codeword?") and asked["position"] < asked["prompt_tokens"] - 1, asked
     table = said(d, "explain", "--request", request, "--text", "poppy", "--rows", "1")
-    assert all(word in table for word in ["NEEDED_TOPK", "BEST_RANK", "MARGIN", "TEXT"]) and "AGAINST" not in table, table
+    assert all(word in table
+               for word in ["NEEDED_TOPK", "BEST_RANK", "MARGIN", "TEXT"]) and "AGAINST" not in table, table
 
 
 def every_place(d):
@@ -159,7 +162,8 @@ def every_place(d):
     assert all(x["left_out"] == x["text_rows"] for x in r["layers"]) and len(r["layers"]) == 32, r
     last = explain(d, request, "dull boy", "--occurrence", str(FILLER))
     assert [p["place"] for p in last["places"]] == [FILLER] and last["places"][0]["in_window"] > 0, last
-    two = explain(d, request, "dull boy", "--asking", FACT + ". All work and no play makes Jack a dull boy.", "--rows", "2")
+    two = explain(d, request, "dull boy", "--asking", FACT + ". All work and no play makes Jack a dull boy.", "--rows",
+                  "2")
     assert [p["place"] for p in two["places"]] == [1] and two["found"] == FILLER, two
 
 
@@ -176,7 +180,8 @@ def what_cannot_be_explained(d):
         (["--text", "poppy", "--at", "nowhere"], "none of prompt, output:N, end, best"),
         (["--text", "What is my", "--asking", FACT], "it stands behind the position that asks"),
         (["--text", "poppy", "--occurrence", "2"], "occurrence: must be within 1 to 1"),
-        (["--text", "poppy", "--set", "nothing"], "nothing"), (["--text", "poppy", "--against", "ref,index_topk=x"], '"x"'),
+        (["--text", "poppy", "--set", "nothing"], "nothing"),
+        (["--text", "poppy", "--against", "ref,index_topk=x"], '"x"'),
         (["--text", "poppy", "--rows", "1000"], "rows: must be within"),
     ]:
         refused(d, 1, text, *words, *more)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A regular expression over what is kept of requests: which, where, how often; and neither pattern nor prompt in the log."""
+"""A regular expression over what is kept of requests: which, where, how often; and neither pattern nor prompt in the
+log."""
 from daemon import Daemon
 from scenario import ok, refused, said
 
@@ -8,7 +9,8 @@ CODEWORD = "poppy"
 
 def ask(d, *texts, **more):
     messages = [{"role": "user" if i % 2 == 0 else "assistant", "content": t} for i, t in enumerate(texts)]
-    status, _, body = d.http("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 24, "temperature": 0, **more})
+    status, _, body = d.http("POST", "/v1/chat/completions",
+                             {"messages": messages, "max_tokens": 24, "temperature": 0, **more})
     assert status == 200, body
     return body["id"], body["choices"][0]["message"]["content"] or ""
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Plugins and kernel sets by dsv4ctl: loaded, used, shown, rolled back, refused; intent and temperature; parameters that
-choose kernels; the last good set after a crash."""
+"""Plugins and kernel sets by dsv4ctl: loaded, used, shown, rolled back, refused; intent and temperature; parameters
+that choose kernels; the last good set after a crash."""
 import json
 import os
 import shutil
@@ -49,7 +49,8 @@ def inspecting(d):
     write(os.path.join(d.plugins, "hollow.so"), "no plugin")
     code, out, err = d.ctl("plugin", "inspect", "hollow", "--json")
     seen = json.loads(out)
-    assert code == 1 and not err and not seen["accepted"] and seen["refusal"] == "not-a-plugin-file" and seen["why"], seen
+    assert (code == 1 and not err and not seen["accepted"] and seen["refusal"] == "not-a-plugin-file"
+            and seen["why"]), seen
     refused(d, 1, "not-a-plugin-file", "plugin", "load", "hollow")
     refused(d, 1, "No such file", "plugin", "load", "nothing")
     refused(d, 1, "outside-directory", "plugin", "load", os.path.join(BUILD, "plugins", "avx2.so"))
@@ -114,7 +115,8 @@ def refusals(d):
     before, generation = active(d), ok(d, "status")["kernels_generation"]
     for code, text, *words in [
         (1, "offers nothing for moe", "indexer=ref", "moe=indexer-fp8"), (1, "gemm, norm, mhc", "everything=ref"),
-        (1, "'avx512'", "gemm=avx512"), (1, "prefill, decode", "indexer.later=ref"), (1, "FAMILY", "indexer"), (1, "FAMILY", "=x"),
+        (1, "'avx512'", "gemm=avx512"), (1, "prefill, decode", "indexer.later=ref"), (1, "FAMILY", "indexer"),
+        (1, "FAMILY", "=x"),
         (1, "bf16-key in the active set", "indexer=ref", "--at", "step"),
     ]:
         refused(d, code, text, "kernels", "use", *words)
@@ -180,7 +182,8 @@ def replacing(d):
     assert rows[first["generation"]]["superseded"] and rows[first["generation"]]["temperature"] == "busy", rows
     assert rows[new["generation"]]["temperature"] == "warm", rows
     table = [line.split() for line in said(d, "plugin", "list").splitlines()]
-    mark = {row[table[0].index("GENERATION")]: row[table[0].index("SUPERSEDED")] for row in table if row[0] == "mhc-bf16"}
+    mark = {row[table[0].index("GENERATION")]: row[table[0].index("SUPERSEDED")] for row in table
+            if row[0] == "mhc-bf16"}
     assert mark == {str(first["generation"]): "yes", str(new["generation"]): "no"}, table
     assert computes(d, "hc_pre") == {first["generation"]} and computes(d, "attn") == {0}
     assert ok(d, "kernels", "use", "mhc=mhc-bf16")["changed"]
@@ -218,7 +221,8 @@ def choosing(d):
         assert ok(d, "status")["kernels"] == ask(d) == kernels
         assert not ok(d, "param", "set", param)["changes"]
     reply = ok(d, "param", "set", "mhc_precision=fp32", "index_key=bf16")
-    assert reply["kernels"] == "indexer=indexer-bf16" and {c["family"] for c in reply["changes"]} == {"mhc", "indexer"}, reply
+    assert reply["kernels"] == "indexer=indexer-bf16" and {c["family"]
+                                                           for c in reply["changes"]} == {"mhc", "indexer"}, reply
     refused(d, 1, "fp32|bf16", "param", "set", "index_key=fp4", "mhc_precision=fp5")
     assert active(d) == ["indexer=indexer-bf16"]
     assert ok(d, "param", "set", "attn_scores=bf16")["changes"] == []
@@ -230,7 +234,8 @@ def choosing(d):
 def crashes(d):
     """A last-good set that crashes again and again is given up, and so is what is configured."""
     for unclean, (origin, kernels, line) in enumerate([
-        ("last_good", "mhc=mhc-bf16", "<5>started_from_last_good"), ("last_good", "mhc=mhc-bf16", "<5>started_from_last_good"),
+        ("last_good", "mhc=mhc-bf16", "<5>started_from_last_good"),
+        ("last_good", "mhc=mhc-bf16", "<5>started_from_last_good"),
         ("configuration", "ref", "<3>started_from_configuration"), ("ref", "ref", "<3>started_from_ref"),
         ("ref", "ref", "<3>started_from_ref"),
     ], 1):
@@ -238,7 +243,8 @@ def crashes(d):
         d.start()
         status = ok(d, "status")
         assert (status["started_from"], status["kernels"]) == (origin, kernels) and ask(d) == kernels, (unclean, status)
-        assert any(text.startswith(line) and f"unclean_ends={unclean} " in text for text in d.log().splitlines()), d.log()
+        assert any(text.startswith(line) and f"unclean_ends={unclean} " in text
+                   for text in d.log().splitlines()), d.log()
     # an end in order ends the row
     assert d.stop() == 0
     d.start()
@@ -263,13 +269,15 @@ def last_good(d):
     d.stop(signal.SIGKILL)
     d.start()
     status = ok(d, "status")
-    assert (status["started_from"], status["kernels"], status["last_good"]) == ("last_good", "mhc=mhc-bf16", "mhc=mhc-bf16"), status
+    assert (status["started_from"], status["kernels"], status["last_good"]) == ("last_good", "mhc=mhc-bf16",
+                                                                                "mhc=mhc-bf16"), status
     assert ask(d) == "mhc=mhc-bf16" and "started_from_last_good" in d.log()
     # an end in order is followed by what is configured
     assert d.stop() == 0
     d.start()
     status = ok(d, "status")
-    assert (status["started_from"], status["kernels"], status["last_good"]) == ("configuration", "ref", "mhc=mhc-bf16"), status
+    assert (status["started_from"], status["kernels"], status["last_good"]) == ("configuration", "ref",
+                                                                                "mhc=mhc-bf16"), status
     crashes(d)
     # last-good that cannot be had
     with open(os.path.join(d.plugins, "mhc-bf16.so"), "ab") as f:
@@ -299,7 +307,8 @@ def configured(d):
     d.args = ["--config", conf]
     shutil.copy(os.path.join(BUILD, "plugins", "mhc-bf16.so"), d.plugins)
     for text, kernels in [
-        ("[plugins]\nload = indexer-bf16 nothing\ncooldown = 0\n[kernels]\nuse = indexer.decode=indexer-bf16 mhc=mhc-bf16",
+        ("[plugins]\nload = indexer-bf16 nothing\ncooldown = 0\n[kernels]\nuse = indexer.decode=indexer-bf16 "
+         "mhc=mhc-bf16",
          "mhc=mhc-bf16,indexer.decode=indexer-bf16"), ("[kernels]\nuse = all=ref", "ref"), ("", "ref"),
     ]:
         write(conf, text)
@@ -307,7 +316,8 @@ def configured(d):
         assert ok(d, "status")["kernels"] == ask(d) == kernels, d.log()
         assert d.stop() == 0
     assert "plugin_refused file=nothing" in d.log()
-    for text, why in [("mhc=nothing", "nothing.so"), ("moe=mhc-bf16", "offers nothing for moe"), ("x=ref", "gemm, norm")]:
+    for text, why in [("mhc=nothing", "nothing.so"), ("moe=mhc-bf16", "offers nothing for moe"),
+                      ("x=ref", "gemm, norm")]:
         write(conf, "[kernels]\nuse = " + text)
         ends(d, 69, why)
     write(conf, "")

@@ -45,10 +45,12 @@ def kernels_are_checked(tmp):
         conf = write(os.path.join(tmp, "use.conf"), f"[plugins]\ndir = {plugins}\n[kernels]\nuse = {use}\n")
         ends(78 if says else 0, says or "use.conf: ok", "-t", "--config", conf)
     for key in ("prefer", "prefer_gpu"):
-        for names, says in (("nowhere", None), ("avx2 ../x", "../x"), ("avx2.so", "avx2.so"), ("7", "7"), ("avx2 ref", "ref"),
+        for names, says in (("nowhere", None), ("avx2 ../x", "../x"), ("avx2.so", "avx2.so"), ("7", "7"),
+                            ("avx2 ref", "ref"),
                             ("a" * 32, "a" * 32)):
             conf = write(os.path.join(tmp, "use.conf"), f"[kernels]\n{key} = {names}\n")
-            ends(78 if says else 0, f"[kernels] {key}: {says} is no plugin's name" if says else "use.conf: ok", "-t", "--config", conf)
+            ends(78 if says else 0, f"[kernels] {key}: {says} is no plugin's name" if says else "use.conf: ok", "-t",
+                 "--config", conf)
 
 
 def exit_codes(tmp):
@@ -246,7 +248,8 @@ def reload(tmp):
             return json.loads(d.ctl("--json", "param", "get", name)[1])["parameter"]["value"]
         assert value("index_topk") == "8"
         assert d.ctl("param", "set", "mhc_precision=bf16")[0] == 0
-        write(conf, "[daemon]\nlog_level = debug\nthreads = 3\n[numerics]\nindex_topk = 16\n[probe.longgen]\nseed = 4\n")
+        write(conf,
+              "[daemon]\nlog_level = debug\nthreads = 3\n[numerics]\nindex_topk = 16\n[probe.longgen]\nseed = 4\n")
         got = json.loads(d.ctl("--json", "reload")[1])
         assert got == {"changed": ["index_topk", "log_level", "probe options"], "restart": ["threads"]}, got
         assert (value("index_topk"), value("log_level"), value("mhc_precision")) == ("16", "debug", "bf16")
@@ -272,18 +275,24 @@ def config_diff(tmp):
         def differences():
             code, out, err = d.ctl("--json", "config", "diff")
             assert code == 0, err
-            return {(x["section"], x["key"]): (x["running"], x["file"], x["when"]) for x in json.loads(out)["differences"]}
+            return {(x["section"], x["key"]): (x["running"], x["file"], x["when"])
+                    for x in json.loads(out)["differences"]}
         assert differences() == {}
         assert d.ctl("param", "set", "index_topk=9", "cooldown=7")[0] == 0 and d.ctl("log", "level", "debug")[0] == 0
-        assert differences() == {("numerics", "index_topk"): ("9", "8", "live"), ("plugins", "cooldown"): ("7", "30", "live"),
+        assert differences() == {("numerics", "index_topk"): ("9", "8", "live"),
+                                 ("plugins", "cooldown"): ("7", "30", "live"),
                                  ("daemon", "log_level"): ("debug", "info", "live")}, differences()
         write(conf, "[daemon]\nlog_level = info\nthreads = 3\n[numerics]\nindex_topk = 16\n[probe.longgen]\nseed = 4\n")
-        assert differences() == {("numerics", "index_topk"): ("9", "16", "reload"), ("plugins", "cooldown"): ("7", "30", "live"),
-                                 ("daemon", "log_level"): ("debug", "info", "live"), ("daemon", "threads"): ("0", "3", "restart"),
+        assert differences() == {("numerics", "index_topk"): ("9", "16", "reload"),
+                                 ("plugins", "cooldown"): ("7", "30", "live"),
+                                 ("daemon", "log_level"): ("debug", "info", "live"),
+                                 ("daemon", "threads"): ("0", "3", "restart"),
                                  ("longgen", "seed"): ("", "4", "reload")}, differences()
         assert d.ctl("reload")[0] == 0
-        assert json.loads(d.ctl("--json", "param", "get", "cooldown")[1])["parameter"]["value"] == "7"  # not the file's to take back
-        assert set(differences()) == {("plugins", "cooldown"), ("daemon", "log_level"), ("daemon", "threads")}, differences()
+        assert json.loads(d.ctl("--json", "param", "get",
+                                "cooldown")[1])["parameter"]["value"] == "7"  # not the file's to take back
+        assert set(differences()) == {("plugins", "cooldown"), ("daemon", "log_level"),
+                                      ("daemon", "threads")}, differences()
         write(conf, "[daemon]\nthraeds = 3\n")
         code, _, err = d.ctl("config", "diff")
         assert code == 1 and "e.conf:2: unknown key 'thraeds'" in err, err

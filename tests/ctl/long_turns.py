@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Conversations that begin with thousands of tokens: asked again, gone on with, cut off in prefill and in the answer."""
+"""Conversations that begin with thousands of tokens: asked again, gone on with, cut off in prefill and in the
+answer."""
 import concurrent.futures
 import json
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a service manager sees of the daemon: readiness, status, reloads, the watchdog's food; and sockets that it gives."""
+"""What a service manager sees of the daemon: readiness, status, reloads, the watchdog's food; and sockets that it
+gives."""
 import contextlib
 import fcntl
 import json
@@ -40,12 +41,15 @@ class Managed(Client):
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind(os.path.join(self.dir, "notify"))
         self.write("")
-        command = [os.path.join(BUILD, "dsv4d"), "--model", os.path.join(SRC, "etc", "tiny"), "--control", self.control, "--state",
+        command = [os.path.join(BUILD, "dsv4d"), "--model", os.path.join(SRC, "etc", "tiny"), "--control", self.control,
+                   "--state",
                    os.path.join(self.dir, "state"), "--config", self.config, *args]
         given = [fcntl.fcntl(x, fcntl.F_DUPFD, 50) for x in sockets]  # far from where they must be
-        self.process = subprocess.Popen([sys.executable, "-c", BECOME, ",".join(map(str, given)), *command], pass_fds=given,
+        self.process = subprocess.Popen([sys.executable, "-c", BECOME, ",".join(map(str, given)), *command],
+                                        pass_fds=given,
                                         stdin=subprocess.DEVNULL,
-                                        env={**os.environ, "NOTIFY_SOCKET": os.path.join(self.dir, "notify"), **(env or {})})
+                                        env={**os.environ, "NOTIFY_SOCKET": os.path.join(self.dir, "notify"),
+                                             **(env or {})})
         for x in given:
             os.close(x)
 
@@ -123,7 +127,8 @@ def status_tells_of_requests_and_watchdog_is_fed():
     with Managed("--listen", "127.0.0.1:0", env={"WATCHDOG_USEC": "60000000"}) as d:
         d.port = int(d.until(r"^STATUS=serving tiny on 127\.0\.0\.1:(\d+)$").group(1))
         d.until("^WATCHDOG=1$")  # idle
-        s = d.stream({"messages": [{"role": "user", "content": "Write a story."}], "max_tokens": 100000, "ignore_eos": True})
+        s = d.stream({"messages": [{"role": "user", "content": "Write a story."}], "max_tokens": 100000,
+                      "ignore_eos": True})
         next(iter(s))
         d.until(r"^STATUS=serving tiny on [\d.:]+: 1 running, 0 waiting, [\d.]+ tokens/s$")
         d.until("^WATCHDOG=1$")  # working
@@ -142,7 +147,8 @@ def without_a_watchdog_nothing_is_fed():
 
 def given_sockets_are_served_and_left():
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as tmp:
-        http, local, control = (stack.enter_context(socket.socket(f)) for f in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX))
+        http, local, control = (stack.enter_context(socket.socket(f))
+                                for f in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX))
         http.bind(("127.0.0.1", 0))
         local.bind(os.path.join(tmp, "http"))
         control.bind(os.path.join(tmp, "control"))
@@ -161,7 +167,8 @@ def given_sockets_are_served_and_left():
         assert answer.startswith(b"HTTP/1.1 200 "), answer
         d.port = http.getsockname()[1]
         assert d.http("GET", "/ready")[0] == 200
-        status = subprocess.run([os.path.join(BUILD, "dsv4ctl"), "--socket", os.path.join(tmp, "control"), "status", "--json"],
+        status = subprocess.run([os.path.join(BUILD, "dsv4ctl"), "--socket", os.path.join(tmp, "control"), "status",
+                                 "--json"],
                                 capture_output=True, check=True, timeout=PATIENCE)
         assert json.loads(status.stdout)["state"] == "ready", status.stdout
         with socket.socket(socket.AF_UNIX) as c:
@@ -184,7 +191,8 @@ def a_unix_socket_of_nobody_is_refused():
         with Managed("--listen", "127.0.0.1:0", sockets=(s,)) as d:
             assert d.process.wait(PATIENCE) == 78
         os.symlink(tmp, os.path.join(tmp, "spelled"))
-        with Managed("--listen", "127.0.0.1:0", "--control", os.path.join(tmp, "spelled", "control"), sockets=(s,)) as d:
+        with Managed("--listen", "127.0.0.1:0", "--control", os.path.join(tmp, "spelled", "control"),
+                     sockets=(s,)) as d:
             d.until("^READY=1$")
             d.until(r"^STATUS=serving tiny on 127\.0\.0\.1:\d+$")  # only control was given: `listen` counts
 

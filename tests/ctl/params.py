@@ -70,7 +70,8 @@ def logging(d):
 
 
 def tables(d):
-    for words in (["status"], ["model"], ["kernels", "list"], ["kernels", "show"], ["plugin", "list"], ["param", "list"],
+    for words in (["status"], ["model"], ["kernels", "list"], ["kernels", "show"], ["plugin", "list"],
+                  ["param", "list"],
                   ["request", "list"], ["probe", "list"], ["probe", "history"]):
         assert said(d, *words).strip(), words
         json.loads(said(d, *words, "--json"))

@@ -32,7 +32,8 @@ def nested(n):
 def malformed(d):
     cases = [(b"\0", "Malformed", True), (b"x\0", "Malformed", True), (b"[]\0", "Malformed", True),
              (b'{"method":"a.B","method":"a.B"}\0', "Malformed", True), (nested(31), "Malformed", True),
-             (nested(100000), "Malformed", True), (b"{}\0", "InvalidValue", False), (nested(30), "InvalidParameter", False),
+             (nested(100000), "Malformed", True), (b"{}\0", "InvalidValue", False),
+             (nested(30), "InvalidParameter", False),
              (b'{"method":"a.B","parameters":[]}\0', "InvalidValue", False),
              (b'{"method":"io.dsv4.Daemon.Status","upgrade":true}\0', "InvalidValue", False)]
     for message, error, hangs_up in cases:
@@ -84,7 +85,8 @@ def pipelining(d):
 def leaves_while_waiting(d):
     for _ in range(20):
         with Control(d.control) as c:
-            c.send({"method": "io.dsv4.Daemon.Wait", "parameters": {"condition": "drained", "timeout": 1000}, "more": True})
+            c.send({"method": "io.dsv4.Daemon.Wait", "parameters": {"condition": "drained", "timeout": 1000},
+                    "more": True})
             assert c.receive()["continues"]
         with Control(d.control) as c:
             c.send({"method": "io.dsv4.Probes.Run", "parameters": {"names": ["recall"]}, "more": True})

@@ -43,7 +43,8 @@ def levels(d, ctl, operators, admins):
     hidden, real = keys([]), keys([admins])
     assert len(real) > 1 and not {x for k in hidden for x in k} & {x for k in real for x in k}, (hidden, real)
     assert hidden == keys([]) and hidden[1][1] == hidden[0][0] and real[1][1] == real[0][0], hidden
-    for groups, level, operate, admin in [([], "monitor", 4, 4), ([operators], "operate", 0, 4), ([admins], "admin", 0, 0)]:
+    for groups, level, operate, admin in [([], "monitor", 4, 4), ([operators], "operate", 0, 4),
+                                          ([admins], "admin", 0, 0)]:
         assert json.loads(does(groups, 0, "--json", "status"))["level"] == level
         does(groups, 0, "request", "list")
         does(groups, operate, "log", "level", "info")

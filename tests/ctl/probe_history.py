@@ -43,7 +43,8 @@ def one_probe_or_those_that_failed(d):
     assert code == 11
     all_runs = history(d)
     assert [r["result"]["name"] for r in all_runs] == ["longgen", "recall", "recall", "recall"]
-    assert history(d, "--probe", "recall") == all_runs[1:] and history(d, "--probe", "recall", "--max", "2") == all_runs[1:3]
+    assert history(d, "--probe", "recall") == all_runs[1:] and history(d, "--probe", "recall", "--max",
+                                                                       "2") == all_runs[1:3]
     assert history(d, "--failed") == all_runs[:1] and history(d, "--failed", "--probe", "recall") == []
     refused(d, 1, "no probe named 'nose'", "probe", "history", "--probe", "nose")
     refused(d, 1, "1 to 256", "probe", "history", "--max", "257")

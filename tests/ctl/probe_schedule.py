@@ -14,7 +14,8 @@ from scenario import by, ok
 
 QUICK_RECALL = "every = 1s\nfacts = 1\nturns = 0\n"
 SHORT = ["recall", "--facts", "1", "--turns", "0"]
-LONG_NEEDLE = "every = 1s\nsizes = 6000\ndepths = 10\n"  # seconds of prefill, in steps of 64 tokens: who gives way does so between two
+# Seconds of prefill, in steps of 64 tokens: who gives way does so between two.
+LONG_NEEDLE = "every = 1s\nsizes = 6000\ndepths = 10\n"
 
 
 def until(what):
@@ -76,11 +77,13 @@ def it_runs_by_itself(d):
     assert run["quick"] is True and run["result"]["verdict"] == "pass" and run["result"]["figures"]["asked"] == 1, run
     r = row(d, "recall")
     assert r["every"] == "1s" and abs(r["next"] - time.time()) < PATIENCE, r
-    assert {o["name"]: o["configured"] for o in r["options"]} == {"quick": None, "facts": "1", "turns": "0", "tools": None,
+    assert {o["name"]: o["configured"] for o in r["options"]} == {"quick": None, "facts": "1", "turns": "0",
+                                                                  "tools": None,
                                                                   "thinking": None}
     assert row(d, "longgen")["every"] is None and row(d, "longgen")["next"] is None
     assert re.search(r"<6>probe probe=recall verdict=pass ", d.log()), d.log()
-    assert ok(d, "probe", "run", "recall")["results"][0]["figures"]["asked"] == 1  # so says the configuration, not the default
+    assert ok(d, "probe", "run",
+              "recall")["results"][0]["figures"]["asked"] == 1  # so says the configuration, not the default
 
 
 def a_failure_is_one_line_that_stands_out(d, conf):
@@ -107,7 +110,8 @@ def who_comes_meanwhile_is_let_by(d, conf):
     configure(conf, d, needle=LONG_NEEDLE)
     until(lambda: "probe" in running(d))
     while not (gave_way := row(d, "needle")["postponed"]["gave_way"]):
-        status, _, _ = d.http("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
+        status, _, _ = d.http("POST", "/v1/chat/completions",
+                              {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1},
                               timeout=PATIENCE)
         assert status == 200
     until(lambda: "probe" in running(d))

@@ -61,9 +61,11 @@ def a_sound_daemon_passes(d):
     assert figures["dropped"] == figures["equal"] == figures["shown"] == figures["replayed"] == 1, figures
     assert figures["logprobs"] > 10 and figures["logprob_apart"] == 0, figures
     # avx2 sums matrix products in another order; without it these are ref's own
-    figures, _ = expect(d, "pass", "close to the reference" if fast_kernels() else "the reference's own bits", "numerics")
+    figures, _ = expect(d, "pass", "close to the reference" if fast_kernels() else "the reference's own bits",
+                        "numerics")
     assert figures["same_relative"] < 1e-5 and figures["same_layer_4"] < 1e-5 and figures["same_best"] == 1, figures
-    assert fast_kernels() or figures["same_differing"] == figures["same_relative"] == 0 == figures["same_layer_4"], figures
+    assert (fast_kernels()
+            or figures["same_differing"] == figures["same_relative"] == 0 == figures["same_layer_4"]), figures
     assert 0.001 < figures["exact_relative"] < 0.5 and figures["exact_differing"] > 1000, figures
     assert sum(f.startswith("exact_layer_") for f in figures) == 5, figures
     expect(d, "warn", "the rounding in force puts logits", "numerics", "--exact-warn", "0.001")

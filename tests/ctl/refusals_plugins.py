@@ -16,18 +16,22 @@ SERVING = "mhc-bf16"
 HELLO = {"messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 1}
 
 # What a fixture is refused for: before it is run, or in the trial.
-UNREAD = {"bad-signature": "bad-signature", "needs-cpu": "cpu-lacks", "needs-gpu": "gpu-lacks", "newer-minor": "newer-minor", "no-facts": "no-facts",
+UNREAD = {"bad-signature": "bad-signature", "needs-cpu": "cpu-lacks", "needs-gpu": "gpu-lacks",
+          "newer-minor": "newer-minor", "no-facts": "no-facts",
           "two-facts": "no-facts", "wrong-major": "wrong-major"}
 TRIED = {"batch": "not-bit-identical", "before-start": "out-of-bounds", "between-rows": "out-of-bounds",
          "crash-close": "crashed", "crash-ctor": "crashed", "crash-open": "crashed", "facts-lie-count": "facts-differ",
          "facts-lie-name": "facts-differ", "facts-lie-phase": "facts-differ", "facts-lie-tag": "facts-differ",
          "fails-open": "open-failed", "fails-warm": "warm-failed", "leaks": "leaks", "leaks-malloc": "leaks",
          "leaves-library": "stays-mapped", "leaves-thread": "leaks",
-         "no-symbol": "no-symbol", "past-end": "out-of-bounds", "pinned": "stays-mapped", "pinned-nodelete": "stays-mapped",
-         "reads-past": "crashed", "restores-input": "crashed", "threads": "not-bit-identical", "undefined": "cannot-map",
+         "no-symbol": "no-symbol", "past-end": "out-of-bounds", "pinned": "stays-mapped",
+         "pinned-nodelete": "stays-mapped",
+         "reads-past": "crashed", "restores-input": "crashed", "threads": "not-bit-identical",
+         "undefined": "cannot-map",
          "writes-input": "out-of-bounds", "wrong-result": "wrong-result"}
 # Refused by a daemon that waits less, and not refused.
-ELSEWHERE = {"crash-late", "falsely-exact", "few-percent-off", "forgets", "hang-late", "hang-open", "good", "indexer-int8",
+ELSEWHERE = {"crash-late", "falsely-exact", "few-percent-off", "forgets", "hang-late", "hang-open", "good",
+             "indexer-int8",
              "indexer-loses-best", "older-minor", "quarter-off", "slow-close", "window-off-by-one"}
 
 met = set()
@@ -162,7 +166,8 @@ def kind(s):
     with open(plugins.fixture("good"), "rb") as f:
         good = f.read()
     other = good[:18] + (0xf3 ^ good[18]).to_bytes(1, "little") + good[19:]  # e_machine
-    for file, content in (("text.so", b"#!/bin/sh\n"), ("empty.so", b""), ("start.so", good[:40]), ("machine.so", other)):
+    for file, content in (("text.so", b"#!/bin/sh\n"), ("empty.so", b""), ("start.so", good[:40]),
+                          ("machine.so", other)):
         with open(os.path.join(s.directory, file), "wb") as f:
             f.write(content)
         s.refused("not-a-plugin-file", file)

@@ -31,7 +31,8 @@ def descriptions(c):
 def every_method(d, c):
     request = chat(d)
     given = {
-        "Wait": {"condition": "idle", "timeout": 5}, "SetLogLevel": {"level": "info"}, "ParamGet": {"name": "index_topk"},
+        "Wait": {"condition": "idle", "timeout": 5}, "SetLogLevel": {"level": "info"},
+        "ParamGet": {"name": "index_topk"},
         "RequestGrep": {"regex": "7 plus|is"},
         "ParamSet": {"values": {"index_topk": "16"}}, "Run": {"names": ["continuation"]},
         "Bisect": {"probe": "continuation", "max_runs": 3},
@@ -40,7 +41,8 @@ def every_method(d, c):
     for name, i in interfaces().items():
         for method in i.methods:
             if method in ("Stop", "RequestCancel", "Use", "Rollback", "Load", "State", "Discard", "Check", "Bench",
-                          "ShadowStart", "ShadowReport", "ShadowStop", "Compare", "Explain", "Dump", "Verify", "Diff", "Evict", "Clear"):
+                          "ShadowStart", "ShadowReport", "ShadowStop", "Compare", "Explain", "Dump", "Verify", "Diff",
+                          "Evict", "Clear"):
                 continue
             parameters = {"id": request} if method.startswith("Request") and method != "RequestList" else {}
             c.call(f"{name}.{method}", **given.get(method, parameters))
@@ -113,7 +115,8 @@ def held_against(d, c):
     last = [r["progress"] for r in replies if "progress" in r][-1]
     assert last["done"] <= last["total"] and last["op"] == "compare", last
     explained = list(c.calls(k + "Explain", request=request, text="plus", against="mhc-bf16,index_topk=3", at="end"))
-    assert explained[-1]["against"] == "mhc=mhc-bf16,index_topk=3" and explained[-1]["rows"][0]["against"]["rank"] > 0, explained
+    assert (explained[-1]["against"] == "mhc=mhc-bf16,index_topk=3"
+            and explained[-1]["rows"][0]["against"]["rank"] > 0), explained
     c.call("io.dsv4.Plugins.Discard", name="mhc-bf16")
 
 
@@ -150,12 +153,15 @@ def every_error(c):
     ]:
         assert refused(c, method, service + "InvalidParameter", parameters) == {"parameter": field}
     for method, parameters, error, text in [
-        (engine + "RequestShow", {"id": "x"}, "NotFound", "'x'"), (engine + "RequestCancel", {"id": "x"}, "NotFound", "'x'"),
-        (engine + "RequestList", {"max": 0}, "InvalidValue", "max"), (engine + "ParamGet", {"name": "x"}, "NotFound", "'x'"),
+        (engine + "RequestShow", {"id": "x"}, "NotFound", "'x'"),
+        (engine + "RequestCancel", {"id": "x"}, "NotFound", "'x'"),
+        (engine + "RequestList", {"max": 0}, "InvalidValue", "max"),
+        (engine + "ParamGet", {"name": "x"}, "NotFound", "'x'"),
         (engine + "ParamSet", {"values": {"index_key": "fp5"}}, "InvalidValue", "fp4|fp8|bf16|f32"),
         (engine + "ParamSet", {"values": {"threads": "2"}}, "InvalidValue", "restart"),
         (engine + "RequestGrep", {"regex": "("}, "InvalidValue", "at byte 1"),
-        ("io.dsv4.Kernels.Show", {"set": "x"}, "NotFound", "'x'"), ("io.dsv4.Probes.Run", {"names": ["x"]}, "NotFound", "'x'"),
+        ("io.dsv4.Kernels.Show", {"set": "x"}, "NotFound", "'x'"),
+        ("io.dsv4.Probes.Run", {"names": ["x"]}, "NotFound", "'x'"),
         ("io.dsv4.Probes.Run", {"names": ["recall"], "options": {"x": "1"}}, "InvalidValue", "no option"),
         ("io.dsv4.Kernels.Use", {"specs": ["x=ref"]}, "InvalidValue", "gemm"),
         ("io.dsv4.Kernels.Use", {"specs": ["mhc"]}, "InvalidValue", "FAMILY"),
@@ -175,10 +181,14 @@ def every_error(c):
         ("io.dsv4.Kernels.Compare", {"b": "ref", "prompt": '[{"role": "nobody"}]'}, "InvalidValue", "messages[0]"),
         ("io.dsv4.Kernels.Explain", {"text": "x"}, "InvalidValue", "both are needed"),
         ("io.dsv4.Kernels.Explain", {"request": "x", "text": "x"}, "NotFound", "'x'"),
-        ("io.dsv4.Cache.Tree", {"max": -1}, "InvalidValue", "max"), ("io.dsv4.Cache.Dump", {"id": "x"}, "InvalidValue", "more"),
-        ("io.dsv4.Cache.Verify", {"id": "0" * 32}, "NotFound", "000"), ("io.dsv4.Cache.Verify", {"id": "x"}, "InvalidValue", "'x'"),
-        ("io.dsv4.Cache.Diff", {"a": "0" * 32, "b": "1"}, "NotFound", "000"), ("io.dsv4.Cache.Evict", {"id": "0" * 32}, "NotFound", "000"),
-        ("io.dsv4.Plugins.Load", {"file": "x"}, "NotFound", "x.so"), ("io.dsv4.Plugins.Inspect", {"file": "x"}, "NotFound", "x.so"),
+        ("io.dsv4.Cache.Tree", {"max": -1}, "InvalidValue", "max"),
+        ("io.dsv4.Cache.Dump", {"id": "x"}, "InvalidValue", "more"),
+        ("io.dsv4.Cache.Verify", {"id": "0" * 32}, "NotFound", "000"),
+        ("io.dsv4.Cache.Verify", {"id": "x"}, "InvalidValue", "'x'"),
+        ("io.dsv4.Cache.Diff", {"a": "0" * 32, "b": "1"}, "NotFound", "000"),
+        ("io.dsv4.Cache.Evict", {"id": "0" * 32}, "NotFound", "000"),
+        ("io.dsv4.Plugins.Load", {"file": "x"}, "NotFound", "x.so"),
+        ("io.dsv4.Plugins.Inspect", {"file": "x"}, "NotFound", "x.so"),
         ("io.dsv4.Plugins.State", {"name": "x", "state": "warm"}, "NotFound", "'x'"),
         ("io.dsv4.Plugins.Discard", {"name": "x"}, "NotFound", "'x'"),
         (daemon + "Wait", {"condition": "drained", "timeout": 0}, "Timeout", "drained"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""bugreport: one file, no prompts unless asked for, useful without a daemon and of one that hangs; top: on a terminal and as text."""
+"""bugreport: one file, no prompts unless asked for, useful without a daemon and of one that hangs; top: on a terminal
+and as text."""
 import io
 import json
 import os
@@ -33,7 +34,8 @@ def members(path):
 
 
 def report_has_no_prompts_unless_asked(d, tmp):
-    status, _, body = d.http("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": SECRET}], "max_tokens": 4})
+    status, _, body = d.http("POST", "/v1/chat/completions",
+                             {"messages": [{"role": "user", "content": SECRET}], "max_tokens": 4})
     assert status == 200, body
     path = os.path.join(tmp, "r.tar.gz")
     code, out, err = d.ctl("bugreport", "-o", path)
@@ -56,7 +58,8 @@ def report_has_no_prompts_unless_asked(d, tmp):
 
 
 def report_without_a_daemon(tmp):
-    r = subprocess.run([CTL, "--socket", os.path.join(tmp, "nobody"), "bugreport"], cwd=tmp, capture_output=True, text=True, check=True)
+    r = subprocess.run([CTL, "--socket", os.path.join(tmp, "nobody"), "bugreport"], cwd=tmp, capture_output=True,
+                       text=True, check=True)
     name = r.stdout.strip()
     assert re.fullmatch(r"dsv4d-\d{4}-\d{6}\.tar\.gz", name), r
     got = members(os.path.join(tmp, name))
@@ -91,18 +94,21 @@ def report_with(control, tmp, journal):
     os.chmod(tool, 0o755)
     path = os.path.join(folder, "r.tar.gz")
     env = {**os.environ, "PATH": folder + ":" + os.environ["PATH"]}
-    return subprocess.Popen([CTL, "--socket", control, "bugreport", "-o", path], env=env, stdout=subprocess.DEVNULL), path
+    return subprocess.Popen([CTL, "--socket", control, "bugreport", "-o", path], env=env,
+                            stdout=subprocess.DEVNULL), path
 
 
 def report_keeps_the_newest_of_the_log(tmp):
-    p, path = report_with(os.path.join(tmp, "nobody"), tmp, "echo oldest; yes some words of a log | head -c 13000000; echo newest\n")
+    p, path = report_with(os.path.join(tmp, "nobody"), tmp,
+                          "echo oldest; yes some words of a log | head -c 13000000; echo newest\n")
     assert p.wait(PATIENCE) == 0
     log = members(path)["log.txt"]
     assert len(log) == 4 << 20 and log.endswith(b"newest\n") and b"oldest" not in log, (len(log), log[-100:])
 
 
 def report_of_what_hangs(d, tmp):
-    """A stopped daemon, a journalctl without an end, and a daemon that takes no more callers: each is waited for once."""
+    """A stopped daemon, a journalctl without an end, and a daemon that takes no more callers: each is waited for
+    once."""
     full = os.path.join(tmp, "full")
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as caller:
         listener.bind(full)
@@ -110,14 +116,16 @@ def report_of_what_hangs(d, tmp):
         caller.connect(full)
         d.process.send_signal(signal.SIGSTOP)
         try:
-            stopped, path = report_with(d.control, tmp, "echo begun; exec sleep 1000\n" if shutil.which("timeout") else "echo begun\n")
+            stopped, path = report_with(d.control, tmp, "echo begun; exec sleep 1000\n" if shutil.which("timeout")
+                                        else "echo begun\n")
             crowded, other = report_with(full, tmp, "")
             assert stopped.wait(PATIENCE) == 0 and crowded.wait(PATIENCE) == 0
         finally:
             d.process.send_signal(signal.SIGCONT)
     for file in (path, other):
         got = members(file)
-        assert b"not asked" not in got["status.error"] and b"deadline passed" in got["status.error"], got["status.error"]
+        assert (b"not asked" not in got["status.error"]
+                and b"deadline passed" in got["status.error"]), got["status.error"]
         errors = [name for name in got if name.endswith(".error") and name != "status.error"]
         assert len(errors) == 12 and all(got[name].startswith(b"not asked") for name in errors), got
     got = members(path)
@@ -141,7 +149,8 @@ def top_begin(d, term="xterm", columns=120):
         ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.environ.update(TERM=term, LC_ALL="C.UTF-8", DSV4D_SOCKET=d.control)
-        if term != "xterm":  # of a terminal that it does not know curses leaves memory behind, which is not ours to free
+        # of a terminal that it does not know curses leaves memory behind, which is not ours to free
+        if term != "xterm":
             os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
         if not term:
             del os.environ["TERM"]

@@ -25,7 +25,8 @@ def shadow(d):
     assert shown["kernels"] == "ref", shown
     report = ok(d, "shadow", "report")
     steps = shown["usage"]["completion"]
-    assert (report["steps"], report["batches"], report["other_batches"], report["failures"]) == (steps, steps, 0, 0), report
+    assert (report["steps"], report["batches"], report["other_batches"],
+            report["failures"]) == (steps, steps, 0, 0), report
     assert report["against_active"] and "attn" in report["same"] and "hc_pre" not in report["same"], report
     ops = by(report["ops"], "op", "phase", "output")
     for phase in ["prefill", "decode"]:
@@ -35,7 +36,8 @@ def shadow(d):
         assert y["worst_request"] == request and 0 <= y["worst_token"] < shown["usage"]["prompt"] + steps, y
         layers = {row["layer"]: row for row in y["layers"]}
         assert set(layers) == {"0", "1", "2", "3", "4"} and layers[y["worst_layer"]]["relative"] == y["worst"], y
-        print(f"mhc-bf16 beside ref, {phase}: relative {y['mean']:.2e}, worst layer {y['worst']:.2e}, cosine {y['cosine']:.6f}")
+        print(f"mhc-bf16 beside ref, {phase}: relative {y['mean']:.2e}, worst layer {y['worst']:.2e}, cosine "
+              f"{y['cosine']:.6f}")
     assert ops[("hc_head", "decode", "y")]["worst_layer"] == "head", ops
     code, table, _ = d.ctl("shadow", "report")
     line = next(row for row in table.splitlines() if row.startswith("hc_pre") and "decode" in row)

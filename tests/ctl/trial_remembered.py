@@ -95,7 +95,8 @@ def main():
             is_of_this_environment(d)
             with open(kept, encoding="utf-8") as f:
                 good = json.load(f)
-            for bad in ("", "{}", "[1, 2]", '{"machine": 1, "passed": 2}', json.dumps({**good, "passed": [None, 7, "x"]}),
+            for bad in ("", "{}", "[1, 2]", '{"machine": 1, "passed": 2}',
+                        json.dumps({**good, "passed": [None, 7, "x"]}),
                         json.dumps({**good, "machine": "f" * 64})):
                 with open(kept, "w", encoding="utf-8") as f:
                     f.write(bad)

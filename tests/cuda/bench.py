@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""dsv4-bench --device cuda on the stand-in for the driver (tests/cusim): each mode runs, and prints what it does of a CPU.
-Figures of the simulator are nobody's business, and say nothing of a GPU."""
+"""dsv4-bench --device cuda on the stand-in for the driver (tests/cusim): each mode runs, and prints what it does of a
+CPU. Figures of the simulator are nobody's business, and say nothing of a GPU."""
 import json
 import os
 import re
@@ -23,7 +23,8 @@ def plugin(name):
 
 
 def run(*args, device="cuda"):
-    return subprocess.run([os.path.join(BUILD, "dsv4-bench"), *args, *SHORT, "--device", device], timeout=300, check=False,
+    return subprocess.run([os.path.join(BUILD, "dsv4-bench"), *args, *SHORT, "--device", device], timeout=300,
+                          check=False,
                           env={**os.environ, "LD_LIBRARY_PATH": CUSIM}, capture_output=True, text=True)
 
 
@@ -31,7 +32,8 @@ def measured(*args):
     r = run(*args, "--json")
     assert r.returncode == 0 and not r.stderr, (args, r)
     found = json.loads(r.stdout)
-    assert found["device"].startswith("cuda:0: cusim, no GPU, sm_90") and re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"]), found
+    assert found["device"].startswith("cuda:0: cusim, no GPU, sm_90") and re.fullmatch(r"\d{4}-\d\d-\d\d",
+                                                                                       found["date"]), found
     return found
 
 
@@ -50,7 +52,8 @@ def op():
     found = measured("op", plugin("cuda-base"), "--op", "linear", "--shape", "64x256", "--tokens", "1,3")
     for table, speed in (("weights_read", "gbs"), ("arithmetic", "gflops")):
         assert [r["format"] for r in found[table]] == ["fp8", "bf16", "f32", "fp4", "nvfp4"], found[table]
-        assert all(r[speed] > 0 and 0 < r["ratio_p25"] <= r["ratio"] <= r["ratio_p75"] for r in found[table]), found[table]
+        assert all(r[speed] > 0 and 0 < r["ratio_p25"] <= r["ratio"] <= r["ratio_p75"]
+                   for r in found[table]), found[table]
     found = measured("op", plugin("cuda-moe-fp4"), "--op", "moe_experts", "--shape", "64x256", "--tokens", "1,3")
     for table, speed in (("weights_read", "gbs"), ("arithmetic", "gflops")):
         assert [(r["what"], r["format"]) for r in found[table]] == [("layer", "fp4")], found[table]
@@ -61,7 +64,8 @@ def op():
 
 def model():
     found = measured("model", TINY, "--contexts", "10", "--prefill", "9", "--plugin", plugin("cuda-mhc"))
-    assert found["kernels"] == "mhc=cuda-mhc" and found["graphs"].startswith("0 steps"), found  # ref's kernels are no graph's
+    assert (found["kernels"] == "mhc=cuda-mhc"
+            and found["graphs"].startswith("0 steps")), found  # ref's kernels are no graph's
     assert [(r["context"], r["batch"]) for r in found["decode"]] == [(10, 1)], found["decode"]
     assert [(r["context"], r["tokens"]) for r in found["prefill"]] == [(0, 9), (10, 9)], found["prefill"]
     assert all(r["ms"] > 0 and r["ratio"] > 0 for r in found["decode"] + found["prefill"]), found

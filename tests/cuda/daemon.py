@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """The whole daemon with --device cuda, on the stand-in for the driver (tests/cusim). It says nothing of a real GPU.
 
-The set mixes a GPU's kernels and the CPU's: the answers are ref's, since what the plugin computes is ref's within rounding."""
+The set mixes a GPU's kernels and the CPU's: the answers are ref's, since what the plugin computes is ref's within
+rounding."""
 import json
 import os
 import subprocess
@@ -36,8 +37,10 @@ def ctl(d, *args):
 def ends(*args, env):
     """A daemon that does not come to serve: its exit status and what it said."""
     with tempfile.TemporaryDirectory() as folder:
-        p = subprocess.run([os.path.join(BUILD, "dsv4d"), "--model", os.path.join(SRC, "etc", "tiny"), "--listen", "127.0.0.1:0",
-                            "--control", os.path.join(folder, "control"), "--state", os.path.join(folder, "state"), *args],
+        p = subprocess.run([os.path.join(BUILD, "dsv4d"), "--model", os.path.join(SRC, "etc", "tiny"), "--listen",
+                            "127.0.0.1:0",
+                            "--control", os.path.join(folder, "control"), "--state", os.path.join(folder, "state"),
+                            *args],
                            env={**os.environ, **env}, stderr=subprocess.PIPE, timeout=120, text=True, check=False)
         return p.returncode, p.stderr
 
@@ -89,8 +92,8 @@ def serves(usual):
 
 
 def chooses_for_itself(usual):
-    """`use = auto` lays one plugin over the other, but what is not there, is broken or rounds otherwise; here two are the
-    CPU's, whose trials are short."""
+    """`use = auto` lays one plugin over the other, but what is not there, is broken or rounds otherwise; here two are
+    the CPU's, whose trials are short."""
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         f.write("[kernels]\nuse = auto\nprefer_gpu = nowhere mhc-bf16 moe-fused broken cuda-mhc\n")
         f.flush()
@@ -100,14 +103,15 @@ def chooses_for_itself(usual):
         with d:
             assert ctl(d, "status")["kernels"] == "mhc=cuda-mhc,moe=moe-fused", ctl(d, "status")["kernels"]
             passed = [line for line in d.log().splitlines() if "kernels_passed_over" in line]
-            assert len(passed) == 2 and "mhc-bf16" in passed[0] and "lossy" in passed[0] and "broken" in passed[1], passed
+            assert (len(passed) == 2 and "mhc-bf16" in passed[0] and "lossy" in passed[0]
+                    and "broken" in passed[1]), passed
             assert "how=auto" in d.log(), d.log()
             assert answer(d) == usual
 
 
 def is_full():
-    """A request that the GPU's memory is too short for fails by name, and alone, though the driver would move pages to the
-    host; experts that do not fit lie there."""
+    """A request that the GPU's memory is too short for fails by name, and alone, though the driver would move pages to
+    the host; experts that do not fit lie there."""
     with Daemon("--device", "cuda", env={**GPU, "CUSIM_MEMORY": "6000000", "CUSIM_MANAGED": "1000000000"}) as d:
         status, _, body = d.http("POST", "/v1/chat/completions",
                                  {**ASK, "messages": [{"role": "user", "content": "word " * 300}]})

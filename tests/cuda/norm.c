@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * norm.c - a plugin for GPUs with rms_norm alone, whose kernel is cuda_norm_NORM of norm.cu: right, or wrong in one way.
+ * norm.c - a plugin for GPUs with rms_norm alone, whose kernel is cuda_norm_NORM of norm.cu:
+ * right, or wrong in one way.
  * Threads: the engine's calls. Locks: none. */
 #include "plugins/cuda-base/norm.h"
 #include "plugins/cuda/cuda_kernels.h"

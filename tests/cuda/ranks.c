@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * ranks.c - two devices of the stand-in driver gather by the stand-in of NCCL, and both stop when one does. Nothing here ran
- * on a real GPU.
+ * ranks.c - two devices of the stand-in driver gather by the stand-in of NCCL, and both stop when one does. Nothing
+ * here ran on a real GPU.
  * Threads: one per rank. Locks: none. */
 #include "engine/base/rc.h"
 #include "engine/device/ranks.h"
@@ -427,12 +427,15 @@ static int ranks_all(void)
 	failed |= ranks_run(ranks_go_on_after_an_error_that_all_know, "but no error that all know of", NULL, NULL);
 	failed |= ranks_run(ranks_differ, "the stand-in finds other sizes", NULL,
 			    "nccl: rank 1 gathers 64 bytes where rank 0 gathers 128\n");
-	failed |= ranks_run(ranks_graph_one, "a graph of one alone", NULL, "nccl: rank 1 gathers in a graph where rank 0 does not\n");
+	failed |= ranks_run(ranks_graph_one, "a graph of one alone", NULL,
+			    "nccl: rank 1 gathers in a graph where rank 0 does not\n");
 	failed |= ranks_run(ranks_gather_what_nobody_wrote, "and what nobody wrote", NULL,
 			    "cusim: nccl rank 0 reads 256 bytes, which nobody wrote, at 0 of the ");
 	failed |= ranks_refused("cuda:0-2", "cuda:2: the driver has 2 GPUs", "a GPU that is not there is named", NULL);
-	failed |= ranks_refused("cuda:0-1", "has compute capability 9.0, cuda:1 (cusim, no GPU) 8.0", "all must be alike", "CUSIM_SM=90,80");
-	failed |= ranks_refused("cuda:0-1", "cuda:0: NCCL: unhandled system error", "the first gather is told", "CUSIM_NCCL_FAIL_AT=1");
+	failed |= ranks_refused("cuda:0-1", "has compute capability 9.0, cuda:1 (cusim, no GPU) 8.0",
+				"all must be alike", "CUSIM_SM=90,80");
+	failed |= ranks_refused("cuda:0-1", "cuda:0: NCCL: unhandled system error", "the first gather is told",
+				"CUSIM_NCCL_FAIL_AT=1");
 	return failed;
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A plugin for GPUs whose kernel is wrong is refused by its trial, on the stand-in for the driver (tests/cusim): by name, with
-the op; the set in force, the device and the answers are as they were. Its like whose kernel is right is taken. A kernel that
-only reads too far does no harm that a trial could count on to see: kcheck/cuda.sh."""
+"""A plugin for GPUs whose kernel is wrong is refused by its trial, on the stand-in for the driver (tests/cusim): by
+name, with the op; the set in force, the device and the answers are as they were. Its like whose kernel is right is
+taken. A kernel that only reads too far does no harm that a trial could count on to see: kcheck/cuda.sh."""
 import os
 import sys
 

@@ -42,8 +42,8 @@ static void step_run(const struct kset *ks)
 	step_near(logits, 0, STEP_PROMPT);
 	for (int i = STEP_PROMPT; i < STEP_PROMPT + STEP_DECODE; i++) {
 		const struct forward_item item = { s, kit.token + i, 1, 1 };
-		const struct forward_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = DSV4_DECODE, .item = &item,
-						 .n_item = 1, .logits = logits };
+		const struct forward_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = DSV4_DECODE,
+						 .item = &item, .n_item = 1, .logits = logits };
 
 		if (forward_run(kit.gpu.forward, &b, &kit.gpu.why))
 			fail_msg("%s", buf_str(&kit.gpu.why));
@@ -87,8 +87,8 @@ static void step_draft(struct tinykit *k, const struct kset *ks, float *logits)
 	float *streams = malloc(n * sizeof *streams);
 	struct sequence *s = tinykit_sequence(k);
 	const struct mtp_item item = { s, streams, kit.token, 2, 2 };
-	const struct mtp_batch b = { .kset = ks, .numerics = &k->exact, .phase = DSV4_DECODE, .item = &item, .n_item = 1,
-				     .logits = logits };
+	const struct mtp_batch b = { .kset = ks, .numerics = &k->exact, .phase = DSV4_DECODE, .item = &item,
+				     .n_item = 1, .logits = logits };
 
 	assert_non_null(streams);
 	for (size_t i = 0; i < n; i++)

@@ -29,8 +29,8 @@ int stepkit_teardown(void **state);
 struct kset *stepkit_set(const char *const *spec, int n);
 struct device_view stepkit_view(void);
 
-/* NULL where a sanitizer forbids the simulator's fibres. Else the program has begun anew with the stand-in in the loader's
- * path, and this is its name for the run: the first, or what stepkit_again() said. */
+/* NULL where a sanitizer forbids the simulator's fibres. Else the program has begun anew with the stand-in in the
+ * loader's path, and this is its name for the run: the first, or what stepkit_again() said. */
 const char *stepkit_run(char **argv, const char *first);
 /* Once more, as another run: the stand-in reads its settings once. Returns only if it cannot. */
 int stepkit_again(char **argv, const char *run);

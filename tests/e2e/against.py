@@ -30,7 +30,8 @@ def main():
                          "prefill 512": ["300.00", "100.00", "3.00", "3.00", "3.00"]}, r.stdout
         found = json.loads(run("--ours", ours, "--peer", peer, "--rounds", "1", "--json").stdout)
         assert found["cpu"] and found["rounds"] == [{"ours": {"decode": 20.0, "prefill 512": 300.0},
-                                                     "peer": {"decode": 25.0, "prefill 512": 100.0, "prefill 9": 1.0}}], found
+                                                     "peer": {"decode": 25.0, "prefill 512": 100.0,
+                                                              "prefill 9": 1.0}}], found
         for bad, says in (("exit 3", "peer: status 3"), ("echo nothing", "peer: status 0, 0 figures")):
             r = run("--ours", ours, "--peer", bad)
             assert r.returncode == 1 and says in r.stderr and not r.stdout, r

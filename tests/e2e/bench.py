@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""dsv4-bench on next to nothing: every mode runs, its JSON has what its tables have, and its options are told of. How fast
-anything is is nobody's business here."""
+"""dsv4-bench on next to nothing: every mode runs, its JSON has what its tables have, and its options are told of. How
+fast anything is is nobody's business here."""
 import json
 import os
 import subprocess
@@ -35,7 +35,8 @@ def roof():
     found = measured("roof", *SHORT)
     for what in ("read", "fp32 one by one"):
         rows = [r for r in found["roof"] if r["what"] == what]
-        assert [r["threads"] for r in rows] == [1, 2] and all(0 < r["p10"] <= r["median"] <= r["p90"] for r in rows), rows
+        assert [r["threads"] for r in rows] == [1, 2] and all(0 < r["p10"] <= r["median"] <= r["p90"]
+                                                              for r in rows), rows
 
 
 def op():
@@ -52,7 +53,8 @@ def op():
 
 def model():
     tiny = os.path.join(SRC, "etc", "tiny")
-    found = measured("model", tiny, *SHORT, "--contexts", "10,600,1m", "--prefill", "9,40", "--batch", "1,3", "--repack",
+    found = measured("model", tiny, *SHORT, "--contexts", "10,600,1m", "--prefill", "9,40", "--batch", "1,3",
+                     "--repack",
                      "--plugin", os.path.join(BUILD, "plugins", "mhc-bf16.so"))
     assert found["kernels"] == "mhc=mhc-bf16" and "contexts beyond" in found["left_out"], found
     done, total = found["repacked"].split(" experts")[0].split(" of ")
@@ -61,13 +63,15 @@ def model():
     assert sorted(rows) == [(10, 1), (10, 3), (600, 1), (600, 3)], rows
     assert all(r["ms"] > 0 and r["ratio"] > 0 and r["steps"] >= 8 for r in rows.values()), rows
     # what is read and computed follows from the arguments of the ops that ran
-    assert rows[600, 1]["mb_rows"] > rows[10, 1]["mb_rows"] > 0 and rows[600, 3]["gflop"] > 2 * rows[600, 1]["gflop"], rows
+    assert (rows[600, 1]["mb_rows"] > rows[10, 1]["mb_rows"] > 0
+            and rows[600, 3]["gflop"] > 2 * rows[600, 1]["gflop"]), rows
     assert 2 < rows[10, 1]["mb_weights"] < 4, rows # `dsv4d --inspect` says 2.5 MiB
     ops = {(r["context"], r["op"], r["format"]): r for r in found["decode_ops"]}
     assert ops[10, "linear", "fp8"]["calls"] == 27 and ops[10, "moe_experts", "fp4"]["calls"] == 5, ops
     shares = sum(r["share"] for r in found["decode_ops"] if r["context"] == 10)
     assert abs(shares - 1) < 1e-3, shares
-    assert [(r["context"], r["tokens"]) for r in found["prefill"]] == [(c, n) for c in (0, 10, 600) for n in (9, 40)], found
+    assert [(r["context"], r["tokens"]) for r in found["prefill"]] == [(c, n) for c in (0, 10, 600)
+                                                                       for n in (9, 40)], found
     assert {r["op"] for r in found["prefill_ops"]} >= {"linear", "attn", "(no op)"}, found
     found = measured("model", tiny, *SHORT, "--contexts", "10", "--prefill", "0")
     assert found["kernels"] == "ref" and not found["prefill"], found

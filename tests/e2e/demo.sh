@@ -14,10 +14,14 @@ show() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
 # Plugins are loaded from a directory that nobody else may write, whatever the umask was when they were built.
 install -d -m 755 "$dir/plugins"
 install -m 644 "$build"/plugins/*.so "$dir/plugins"
-"$build/dsv4d" --model "$source/etc/tiny" --listen 127.0.0.1:"${DEMO_PORT:-0}" --control "$DSV4D_SOCKET" --state "$dir/state" \
+"$build/dsv4d" --model "$source/etc/tiny" --listen 127.0.0.1:"${DEMO_PORT:-0}" --control "$DSV4D_SOCKET" \
+	--state "$dir/state" \
 	--plugins "$dir/plugins" >"$dir/log" 2>&1 &
 daemon=$!
-finish() { [ "$stop" = 1 ] || [ "${failed:-1}" = 1 ] && kill "$daemon" 2>/dev/null; wait "$daemon" 2>/dev/null || true; }
+finish() {
+	[ "$stop" = 1 ] || [ "${failed:-1}" = 1 ] && kill "$daemon" 2>/dev/null
+	wait "$daemon" 2>/dev/null || true
+}
 trap 'failed=1; finish; cat "$dir/log" >&2' EXIT
 ctl wait ready --timeout 60
 of_status() { ctl --json status | sed -n 's/.*"'"$1"'": *"\([^"]*\)".*/\1/p'; }

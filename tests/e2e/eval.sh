@@ -18,11 +18,13 @@ want 2 "what is meant by extra" --model "$model" --in "$cases" --out "$dir/o" ex
 want 2 "expected native or exact, found fast" --model "$model" --in "$cases" --out "$dir/o" --profile fast
 want 2 '--chunk: "0" is not a whole number' --model "$model" --in "$cases" --out "$dir/o" --chunk 0
 want 2 '--threads: "two" is not a whole number' --model "$model" --in "$cases" --out "$dir/o" --threads two
-want 2 "index_key: \"fp5\" is none of fp4|fp8|bf16|f32" --model "$model" --in "$cases" --out "$dir/o" --set index_key=fp5
+want 2 "index_key: \"fp5\" is none of fp4|fp8|bf16|f32" \
+	--model "$model" --in "$cases" --out "$dir/o" --set index_key=fp5
 want 2 "expected PARAMETER=VALUE, found index_key" --model "$model" --in "$cases" --out "$dir/o" --set index_key
 want 2 'no parameter "topk"; there are: index_topk' --model "$model" --in "$cases" --out "$dir/o" --set topk=3
 want 2 'unknown family or op; there are: gemm' --model "$model" --in "$cases" --out "$dir/o" --kernels mla=ref
-want 69 'no plugin "attn-splitk" is loaded' --model "$model" --in "$cases" --out "$dir/o" --kernels attention=attn-splitk
+want 69 'no plugin "attn-splitk" is loaded' \
+	--model "$model" --in "$cases" --out "$dir/o" --kernels attention=attn-splitk
 want 69 "$dir/none.so" --model "$model" --in "$cases" --out "$dir/o" --plugin "$dir/none.so"
 want 69 "no-facts" --model "$model" --in "$cases" --out "$dir/o" --plugin "$dir/junk.so"
 want 69 'no plugin "none" is loaded' --model "$model" --in "$cases" --out "$dir/o" --kernels gemm=none

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Checkpoints of random weights: every format loads, computes numbers and serves; the same seed gives the same bytes; the
-inventory of the published shape is the published one; and what dsv4-mkmodel refuses."""
+"""Checkpoints of random weights: every format loads, computes numbers and serves; the same seed gives the same bytes;
+the inventory of the published shape is the published one; and what dsv4-mkmodel refuses."""
 import hashlib
 import json
 import os
@@ -110,7 +110,8 @@ def shapes_are_what_was_asked_for(tmp):
                   "--hash-layers", "1")
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
         c = json.load(f)
-    assert (c["compress_ratios"], c["n_routed_experts"], c["vocab_size"], c["num_hash_layers"]) == ([4, 128, 4], 5, 2100, 1), c
+    assert (c["compress_ratios"], c["n_routed_experts"], c["vocab_size"],
+            c["num_hash_layers"]) == ([4, 128, 4], 5, 2100, 1), c
     assert inspect(folder)["complete"]
     copy = os.path.join(tmp, "copy")
     r = program("dsv4-mkmodel", "--config", os.path.join(folder, "config.json"), "--layers", "2", copy)
@@ -162,7 +163,8 @@ def what_is_refused(tmp):
     refused(1, "num_experts_per_tok: expected at most n_routed_experts", "--experts", "2", target)
     refused(1, "config.json", "--config", os.path.join(tmp, "none", "config.json"), target)
     refused(1, "GB are needed", "--layers", "256", "--experts", "4096", target)
-    refused(1, "no-tokenizer: No such file", "--shape", "tiny", "--tokenizer", os.path.join(tmp, "no-tokenizer"), target) # at once
+    refused(1, "no-tokenizer: No such file", "--shape", "tiny", "--tokenizer", os.path.join(tmp, "no-tokenizer"),
+            target) # at once
     assert not os.path.exists(target) # nothing is left of what failed
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The manual pages: nothing that mandoc complains of, every verb and key in them, every example run as it stands; and the
-configuration that is installed: all its lines are allowed, commented and not."""
+"""The manual pages: nothing that mandoc complains of, every verb and key in them, every example run as it stands; and
+the configuration that is installed: all its lines are allowed, commented and not."""
 import glob
 import os
 import re
@@ -25,7 +25,8 @@ def plain(text):
 
 
 def table(path):
-    out = subprocess.run(["sh", os.path.join(SRC, "man", "table.sh"), os.path.join(SRC, path)], capture_output=True, text=True, check=True)
+    out = subprocess.run(["sh", os.path.join(SRC, "man", "table.sh"), os.path.join(SRC, path)], capture_output=True,
+                         text=True, check=True)
     return [line.split("\t") for line in out.stdout.splitlines()]
 
 
@@ -33,7 +34,8 @@ def checks_configuration(text):
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         f.write(text)
         f.flush()
-        r = subprocess.run([os.path.join(BUILD, "dsv4d"), "-t", "--config", f.name], capture_output=True, text=True, timeout=PATIENCE,
+        r = subprocess.run([os.path.join(BUILD, "dsv4d"), "-t", "--config", f.name], capture_output=True, text=True,
+                           timeout=PATIENCE,
                            check=False)
         assert r.returncode == 0, (text, r.stderr)
 
@@ -69,7 +71,8 @@ def every_page_that_is_named_is_there():
 def examples_run(tmp):
     """`.Dl` lines of the programs' own pages, against a daemon that has a set to go back to."""
     with Daemon() as d:
-        for words in (("plugin", "load", "mhc-bf16.so"), ("kernels", "use", "mhc=mhc-bf16"), ("kernels", "use", "all=ref")):
+        for words in (("plugin", "load", "mhc-bf16.so"), ("kernels", "use", "mhc=mhc-bf16"),
+                      ("kernels", "use", "all=ref")):
             code, out, err = d.ctl(*words)
             assert code == 0, (out, err)
         env = {**os.environ, "DSV4D_SOCKET": d.control}
@@ -80,7 +83,8 @@ def examples_run(tmp):
                     continue  # tests/systemd, tests/cuda
                 line = line.replace("/srv/models/flash", os.path.join(SRC, "etc", "tiny"))
                 program, *rest = shlex.split(line)
-                r = subprocess.run([os.path.join(BUILD, program), *rest], env=env, cwd=tmp, capture_output=True, text=True,
+                r = subprocess.run([os.path.join(BUILD, program), *rest], env=env, cwd=tmp, capture_output=True,
+                                   text=True,
                                    timeout=10 * PATIENCE, check=False)
                 assert r.returncode in ((0, 10) if "probe" in rest else (0,)), (line, r.returncode, r.stdout, r.stderr)
                 n += 1
@@ -99,7 +103,8 @@ def examples_run(tmp):
 def configurations_are_allowed(tmp):
     keys = os.path.join(tmp, "keys")
     with open(os.open(keys, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as f:
-        subprocess.run([os.path.join(BUILD, "dsv4ctl"), "key", "new", "me"], stdout=f, stderr=subprocess.DEVNULL, check=True)
+        subprocess.run([os.path.join(BUILD, "dsv4ctl"), "key", "new", "me"], stdout=f, stderr=subprocess.DEVNULL,
+                       check=True)
     for text in re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", read("dsv4d.conf.5"), re.MULTILINE | re.DOTALL):
         checks_configuration(re.sub(r"/\S+/keys", keys, plain(text)))
     with open(os.path.join(BUILD, "etc", "dsv4d.conf"), encoding="utf-8") as f:

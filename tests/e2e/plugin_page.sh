@@ -6,7 +6,13 @@ page=$top_srcdir/man/dsv4-plugin.7
 dir=$(mktemp -d "${TMPDIR:-/tmp}/dsv4d-page.XXXXXX")
 prefix=$dir/root/usr
 daemon=
-trap '[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || :; wait; [ ! -f "$dir/failed" ] || cat "$dir/log" >&2; rm -rf "$dir"' EXIT
+finish() {
+	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || :
+	wait
+	[ ! -f "$dir/failed" ] || cat "$dir/log" >&2
+	rm -rf "$dir"
+}
+trap finish EXIT
 make_var() { sed -n "s/^$1 = //p" "$top_builddir/Makefile"; }
 fail() { echo "plugin_page.sh: $*" >&2; touch "$dir/failed" "$dir/log"; exit 1; }
 
@@ -64,7 +70,8 @@ sh "$top_srcdir/plugins/audit.sh" "$dir/my-norm.so" || fail 'the audit refuses t
 
 DSV4D_SOCKET=$dir/control
 export DSV4D_SOCKET
-"$prefix/sbin/dsv4d" --model "$prefix/share/dsv4d/tiny" --listen 127.0.0.1:0 --control "$DSV4D_SOCKET" --state "$dir/state" \
+"$prefix/sbin/dsv4d" --model "$prefix/share/dsv4d/tiny" --listen 127.0.0.1:0 --control "$DSV4D_SOCKET" \
+	--state "$dir/state" \
 	--kernels ref --plugins "$prefix/lib/dsv4d/plugins" >"$dir/log" 2>&1 &
 daemon=$!
 ctl() { "$prefix/bin/dsv4ctl" "$@"; }

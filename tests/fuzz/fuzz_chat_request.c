@@ -18,7 +18,8 @@ static void fuzz_check(const struct engine *e, json_t *body, struct error *err)
 	if (chat_request_parse(e, "fuzz", body, &r, err))
 		return;
 	must(json_array_size(r.messages) > 0 && r.spec.messages == r.messages);
-	must((r.spec.format == GEN_FORMAT_JSON_SCHEMA) == json_is_object(r.spec.schema) && !r.schema_path == !r.spec.schema);
+	must((r.spec.format == GEN_FORMAT_JSON_SCHEMA) == json_is_object(r.spec.schema) &&
+	     !r.schema_path == !r.spec.schema);
 	must((r.spec.calls == GEN_CALLS_NAMED) == (r.spec.function != NULL) && r.spec.max_reasoning >= 0);
 	must(r.n >= 1 && r.n <= ANSWER_MAX_CHOICES);
 	must(r.spec.sampling.n_stop <= GEN_MAX_STOPS && r.spec.sampling.top_logprobs <= GEN_MAX_TOP_LOGPROBS);

@@ -27,7 +27,8 @@ static void check_args(const struct buf *args)
 	json_error_t err;
 
 	if (!v) {
-		/* Integers and reals beyond the library's are JSON all the same, and so are doubled names inside a value. */
+		/* Integers and reals beyond the library's are JSON all the same, and so are
+		 * doubled names inside a value. */
 		v = json_loadb(buf_str(args), args->len, JSON_ALLOW_NUL, &err);
 		must(v != NULL || json_error_code(&err) == json_error_numeric_overflow ||
 			json_error_code(&err) == json_error_null_byte_in_key ||

@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh PROGRAM.fuzz: one bounded run of a libFuzzer target, from its seeds in tests/fuzz/seeds/NAME when there are any.
+# run.sh PROGRAM.fuzz: one bounded run of a libFuzzer target, from its seeds in tests/fuzz/seeds/NAME when there are
+# any.
 # FUZZ_RUNS inputs (default 20000); set it to 1000000 for a long run, with FUZZ_SECONDS=0 for no time bound.
 set -eu
 program=${1%.fuzz}

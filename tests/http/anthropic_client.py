@@ -50,11 +50,13 @@ class Answers(OnDaemon):
     def test_text(self):
         m = self.ask()
         self.assertEqual([(b.type, b.text) for b in m.content], [("text", "Hello! How can I help you?")])
-        self.assertEqual((m.role, m.type, m.model, m.stop_reason, m.stop_sequence), ("assistant", "message", "tiny", "end_turn", None))
+        self.assertEqual((m.role, m.type, m.model, m.stop_reason, m.stop_sequence),
+                         ("assistant", "message", "tiny", "end_turn", None))
         self.assertEqual(m._request_id, m.id)
 
     def test_thinking_comes_only_when_asked_for(self):
-        for thinking, kinds in ((None, ["text"]), (THINK, ["thinking", "text"]), ({"type": "adaptive"}, ["thinking", "text"]),
+        for thinking, kinds in ((None, ["text"]), (THINK, ["thinking", "text"]),
+                                ({"type": "adaptive"}, ["thinking", "text"]),
                                 ({"type": "disabled"}, ["text"])):
             m = self.ask(RECALL, **({"thinking": thinking} if thinking else {}))
             self.assertEqual([b.type for b in m.content], kinds, thinking)
@@ -67,7 +69,8 @@ class Answers(OnDaemon):
         self.assertTrue(out.startswith("<｜begin▁of▁sentence｜>Be brief.<｜User｜>Hello"), (code, out, err))
 
     def test_stop_sequences(self):
-        for stop, text, found in ((["can I"], "Hello! How ", "can I"), (["zzz", " help", "you"], "Hello! How can I", " help"),
+        for stop, text, found in ((["can I"], "Hello! How ", "can I"),
+                                  (["zzz", " help", "you"], "Hello! How can I", " help"),
                                   (["zzz"], "Hello! How can I help you?", None)):
             m = self.ask(stop_sequences=stop)
             self.assertEqual((m.content[0].text, m.stop_sequence), (text, found))
@@ -77,7 +80,8 @@ class Answers(OnDaemon):
             self.assertEqual((m.content[0].text, m.stop_sequence), (text, found))
 
     def test_an_answer_by_a_schema(self):
-        schema = {"type": "object", "properties": {"text": {"enum": ["yes", "no"]}}, "required": ["text"], "additionalProperties": False}
+        schema = {"type": "object", "properties": {"text": {"enum": ["yes", "no"]}}, "required": ["text"],
+                  "additionalProperties": False}
         for thinking in ({}, {"thinking": THINK}):
             m = self.ask(output_config={"format": {"type": "json_schema", "schema": schema}}, **thinking)
             self.assertIn(json.loads(m.content[-1].text)["text"], ("yes", "no"))
@@ -108,12 +112,14 @@ class Answers(OnDaemon):
             self.assertGreater(events.count("content_block_delta"), 0)
             got, want = ([{**b.to_dict(), "id": None} for b in m.content] for m in (streamed, whole))
             self.assertEqual([{k: v for k, v in b.items() if k in want[i]} for i, b in enumerate(got)], want)
-            self.assertEqual((streamed.stop_reason, streamed.usage.output_tokens), (whole.stop_reason, whole.usage.output_tokens))
+            self.assertEqual((streamed.stop_reason, streamed.usage.output_tokens),
+                             (whole.stop_reason, whole.usage.output_tokens))
 
 
 class Models(OnDaemon):
     def test_list_and_names(self):
-        self.assertEqual([(m.id, m.type, m.display_name) for m in self.client.models.list()], [("tiny", "model", "tiny")])
+        self.assertEqual([(m.id, m.type, m.display_name) for m in self.client.models.list()],
+                         [("tiny", "model", "tiny")])
         m = self.client.models.retrieve("claude-opus-5")
         self.assertEqual((m.id, m.max_input_tokens, m.created_at.tzinfo is not None), ("tiny", 16384, True))
         with self.assertRaises(anthropic.NotFoundError):
@@ -121,9 +127,11 @@ class Models(OnDaemon):
 
 
 class Usage(OnDaemon):
-    CASES = [{}, {"system": "Be brief."}, {"thinking": THINK}, {"tools": [WEATHER]}, {"tools": [WEATHER], "tool_choice": {"type": "none"}},
+    CASES = [{}, {"system": "Be brief."}, {"thinking": THINK}, {"tools": [WEATHER]},
+             {"tools": [WEATHER], "tool_choice": {"type": "none"}},
              {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}, "tools": [WEATHER]},
-             {"tools": [WEATHER], "tool_choice": {"type": "any"}}, {"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "get_weather"}},
+             {"tools": [WEATHER], "tool_choice": {"type": "any"}},
+             {"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "get_weather"}},
              {"output_config": {"format": {"type": "json_schema", "schema": CITY}}}]
 
     def test_count_tokens_is_the_prompt_that_an_answer_is_made_of(self):
@@ -151,9 +159,12 @@ class Tools(OnDaemon):
         for thinking in ({}, {"thinking": THINK}):
             m = self.ask(MILAN, tools=[WEATHER], **thinking)
             use = m.content[-1]
-            self.assertEqual((m.stop_reason, use.type, use.name, use.input), ("tool_use", "tool_use", "get_weather", {"city": "Milan"}))
-            result = {"type": "tool_result", "tool_use_id": use.id, "content": [{"type": "text", "text": "sunny, 22 degrees"}]}
-            answer = self.ask([*MILAN, m.to_param(), {"role": "user", "content": [result]}], tools=[WEATHER], **thinking)
+            self.assertEqual((m.stop_reason, use.type, use.name, use.input),
+                             ("tool_use", "tool_use", "get_weather", {"city": "Milan"}))
+            result = {"type": "tool_result", "tool_use_id": use.id,
+                      "content": [{"type": "text", "text": "sunny, 22 degrees"}]}
+            answer = self.ask([*MILAN, m.to_param(), {"role": "user", "content": [result]}], tools=[WEATHER],
+                              **thinking)
             self.assertEqual((answer.stop_reason, answer.content[-1].type), ("end_turn", "text"))
             _, prompt, _ = daemon.ctl("request", "prompt", answer.id)
             self.assertIn('<｜DSML｜invoke name="get_weather">', prompt)
@@ -165,20 +176,24 @@ class Tools(OnDaemon):
         m = self.ask(MILAN, tools=[WEATHER], thinking=THINK)
         use = [b for b in m.to_param()["content"] if b.type == "tool_use"]
         result = {"type": "tool_result", "tool_use_id": use[0].id, "content": "sunny"}
-        answer = self.ask([*MILAN, {"role": "assistant", "content": use}, {"role": "user", "content": [result]}], tools=[WEATHER], thinking=THINK)
+        answer = self.ask([*MILAN, {"role": "assistant", "content": use}, {"role": "user", "content": [result]}],
+                          tools=[WEATHER], thinking=THINK)
         self.assertIn("<think>" + m.content[0].thinking + "</think>", daemon.ctl("request", "prompt", answer.id)[1])
 
     def test_choice(self):
         calls = [WEATHER, {**WEATHER, "name": "get_time"}]
-        for choice, names in (({"type": "any"}, {"get_weather", "get_time"}), ({"type": "tool", "name": "get_time"}, {"get_time"}),
+        for choice, names in (({"type": "any"}, {"get_weather", "get_time"}),
+                              ({"type": "tool", "name": "get_time"}, {"get_time"}),
                               ({"type": "none"}, set())):
             m = self.ask(HELLO, tools=calls, tool_choice=choice, max_tokens=300)
             self.assertEqual({b.name for b in m.content if b.type == "tool_use"} - names, set())
-            self.assertEqual((any(b.type == "tool_use" for b in m.content), m.stop_reason), (bool(names), "tool_use" if names else "end_turn"))
+            self.assertEqual((any(b.type == "tool_use" for b in m.content), m.stop_reason),
+                             (bool(names), "tool_use" if names else "end_turn"))
             for b in m.content:
                 self.assertTrue(b.type != "tool_use" or isinstance(b.input.get("city"), str), b)
         one = {"type": "any", "disable_parallel_tool_use": True}
-        self.assertEqual(len([b for b in self.ask(HELLO, tools=calls, tool_choice=one, max_tokens=300).content if b.type == "tool_use"]), 1)
+        self.assertEqual(len([b for b in self.ask(HELLO, tools=calls, tool_choice=one, max_tokens=300).content
+                              if b.type == "tool_use"]), 1)
 
     def test_a_call_comes_in_pieces_that_are_its_input(self):
         with self.stream(MILAN, tools=[WEATHER]) as s:
@@ -216,7 +231,8 @@ class Errors(OnDaemon):
         self.assertEqual(e.exception.body["error"]["param"], "messages")
 
     def test_operator_cancels_a_stream_while_the_prompt_is_read(self):
-        s = daemon.stream({"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Ann has a red kite. " * 1300}]},
+        s = daemon.stream({"model": "tiny", "max_tokens": 9,
+                           "messages": [{"role": "user", "content": "Ann has a red kite. " * 1300}]},
                           "/v1/messages")
         events = s.named()
         begin = [next(events)]
@@ -235,15 +251,20 @@ class Errors(OnDaemon):
 
 class ClaudeCode(unittest.TestCase):
     """Bodies and headers as Claude Code sends them."""
-    HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "unused", "x-app": "cli", "user-agent": "claude-cli/2.1.0 (external, cli)",
-               "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14,fine-grained-tool-streaming-2025-05-14",
+    HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "unused", "x-app": "cli",
+               "user-agent": "claude-cli/2.1.0 (external, cli)",
+               "anthropic-beta":
+               "claude-code-20250219,interleaved-thinking-2025-05-14,fine-grained-tool-streaming-2025-05-14",
                "x-stainless-lang": "js", "accept": "application/json"}
     CACHED = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     TOOLS = [{"name": n, "description": f"The tool {n}. ", "input_schema": {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": False,
-        "properties": {"path": {"type": "string", "description": "An absolute path"}, "limit": {"type": "number", "exclusiveMinimum": 0},
-                       "options": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, "required": ["path"]}}
-        for n in ("Task", "Bash", "Glob", "Grep", "Read", "Edit", "Write", "NotebookEdit", "WebFetch", "TodoWrite", "mcp__ide__getDiagnostics")]
+        "properties": {"path": {"type": "string", "description": "An absolute path"},
+                       "limit": {"type": "number", "exclusiveMinimum": 0},
+                       "options": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
+        "required": ["path"]}}
+        for n in ("Task", "Bash", "Glob", "Grep", "Read", "Edit", "Write", "NotebookEdit", "WebFetch", "TodoWrite",
+                  "mcp__ide__getDiagnostics")]
 
     def body(self, turn=0, **fields):
         return {"model": "claude-sonnet-5-20260101", "max_tokens": 60, "stream": True,
@@ -273,11 +294,17 @@ class ClaudeCode(unittest.TestCase):
         self.assertGreater(u["cache_read_input_tokens"], u["input_tokens"])
 
     def test_history_of_a_working_session(self):
-        use = {"type": "tool_use", "id": "toolu_01", "name": "Read", "input": {"path": "/a"}, "caller": {"type": "direct"}}
+        use = {"type": "tool_use", "id": "toolu_01", "name": "Read", "input": {"path": "/a"},
+               "caller": {"type": "direct"}}
         messages = self.body()["messages"] + [
-            {"role": "assistant", "content": [{"type": "thinking", "thinking": "Read it.", "signature": "ErUB"}, {"type": "text", "text": "I read."}, use]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_01", "is_error": True, "content": "No such file", **self.CACHED},
-                                         {"type": "text", "text": "Go on"}]}]
+            {"role": "assistant",
+             "content": [{"type": "thinking", "thinking": "Read it.", "signature": "ErUB"},
+                         {"type": "text", "text": "I read."}, use]},
+            {"role": "user",
+             "content":
+             [{"type": "tool_result", "tool_use_id": "toolu_01", "is_error": True, "content": "No such file",
+               **self.CACHED},
+              {"type": "text", "text": "Go on"}]}]
         status, _, m = self.post(self.body(messages=messages, stream=False, max_tokens=5))
         self.assertEqual(status, 200, m)
         _, prompt, _ = daemon.ctl("request", "prompt", m["id"])
@@ -293,12 +320,14 @@ class ClaudeCode(unittest.TestCase):
         self.assertEqual(n["input_tokens"], u["input_tokens"] + u["cache_read_input_tokens"])
 
     def test_small_requests_for_titles(self):
-        status, _, m = self.post({"model": "claude-haiku-4-5", "max_tokens": 20, "stream": False, "temperature": 1, "system": [],
+        status, _, m = self.post({"model": "claude-haiku-4-5", "max_tokens": 20, "stream": False, "temperature": 1,
+                                  "system": [],
                                   "tools": [], "messages": HELLO})
         self.assertEqual((status, [b["type"] for b in m["content"]]), (200, ["text"]), m)
 
     def test_tools_of_the_service_are_refused_by_name(self):
-        status, _, e = self.post(self.body(tools=[{"type": "web_search_20250305", "name": "web_search", "max_uses": 8}]))
+        status, _, e = self.post(self.body(tools=[{"type": "web_search_20250305", "name": "web_search",
+                                                   "max_uses": 8}]))
         self.assertEqual((status, e["error"]["param"]), (400, "tools[0].type"))
         self.assertIn("web_search_20250305", e["error"]["message"])
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""dsv4-api(7) is right: it names every field of the tables and every repair of the parser, and its examples are taken."""
+"""dsv4-api(7) is right: it names every field of the tables and every repair of the parser, and its examples are
+taken."""
 import json
 import os
 import re
@@ -51,7 +52,8 @@ class Page(unittest.TestCase):
         n = 0
         for table in ("request/common_fields", "request/settings_fields", "request/chat_fields",
                       "completions/completions_fields", "anthropic/anthropic_fields", "responses/responses_fields"):
-            for list_, rows in (("served", "REAL|INT|FLAG"), ("refused", "REFUSED"), ("only", "ONLY"), ("remarks", "REMARK")):
+            for list_, rows in (("served", "REAL|INT|FLAG"), ("refused", "REFUSED"), ("only", "ONLY"),
+                                ("remarks", "REMARK")):
                 code = re.findall(rf"^(?:{rows})\((\w+),", read("api", table + ".def"), re.M)
                 page = listed(list_, table.partition("/")[2])
                 self.assertEqual(page, code, (table, list_))

@@ -15,7 +15,8 @@ PATH = "/v1/chat/completions"
 
 def choice_of(events, index, key):
     """What a stream said of one choice: its text, or a list of what is no text."""
-    found = [c["delta"].get(key, "") if key == "content" else c[key] for e in events[:-1] for c in json.loads(e)["choices"]
+    found = [c["delta"].get(key, "") if key == "content" else c[key] for e in events[:-1]
+             for c in json.loads(e)["choices"]
              if c["index"] == index]
     return "".join(found) if key == "content" else [f for f in found if f]
 
@@ -51,7 +52,8 @@ class Choices(unittest.TestCase):
         self.assertEqual(three["prompt_tokens"], one["prompt_tokens"])
         self.assertEqual(three["prompt_tokens_details"], one["prompt_tokens_details"])
         self.assertEqual(three["completion_tokens"], 3 * one["completion_tokens"])
-        self.assertEqual(three["completion_tokens_details"]["reasoning_tokens"], 3 * one["completion_tokens_details"]["reasoning_tokens"])
+        self.assertEqual(three["completion_tokens_details"]["reasoning_tokens"],
+                         3 * one["completion_tokens_details"]["reasoning_tokens"])
         e = list(self.fake.stream(chat("chi|s", n=3, stream_options={"include_usage": True})))
         self.assertEqual((json.loads(e[-2])["choices"], json.loads(e[-2])["usage"]), ([], three))
 
@@ -136,7 +138,8 @@ class Choices(unittest.TestCase):
         b = self.post("l65|cA|s", n=2, logprobs=True)[2]
         self.assertEqual([[t["id"] for t in c["logprobs"]["content"]] for c in b["choices"]], [[65], [65]])
         e = [json.loads(x) for x in list(self.fake.stream(chat("l65|cA|s", n=2, logprobs=True)))[:-1]]
-        found = [(c["index"], c["delta"]["content"], [t["id"] for t in c["logprobs"]["content"]]) for x in e for c in x["choices"]
+        found = [(c["index"], c["delta"]["content"], [t["id"] for t in c["logprobs"]["content"]]) for x in e
+                 for c in x["choices"]
                  if c["logprobs"]]
         self.assertEqual(sorted(found), [(0, "A", [65]), (1, "A", [65])])
 

@@ -30,30 +30,41 @@ def tokens(text, **fields):
 
 # (body, the param that the error must name)
 WRONG = [
-    ({}, "prompt"), ({"prompt": None}, "prompt"), ({"prompt": 3}, "prompt"), ({"prompt": {}}, "prompt"), ({"prompt": ""}, "prompt"),
+    ({}, "prompt"), ({"prompt": None}, "prompt"), ({"prompt": 3}, "prompt"), ({"prompt": {}}, "prompt"),
+    ({"prompt": ""}, "prompt"),
     ({"prompt": []}, "prompt"), ({"prompt": [[]]}, "prompt[0]"), ({"prompt": ["s", ""]}, "prompt[1]"),
     ({"prompt": [-1]}, "prompt[0]"), ({"prompt": [[-1]]}, "prompt[0][0]"), ({"prompt": [[5, -1]]}, "prompt[0][1]"),
-    ({"prompt": [[5], [5, 1 << 40]]}, "prompt[1][1]"), ({"prompt": [5, 1 << 30]}, "prompt[1]"), ({"prompt": [5, "a"]}, "prompt[1]"),
-    ({"prompt": [5, 1.5]}, "prompt[1]"), ({"prompt": [[5, True]]}, "prompt[0][1]"), ({"prompt": [[5, None]]}, "prompt[0][1]"),
+    ({"prompt": [[5], [5, 1 << 40]]}, "prompt[1][1]"), ({"prompt": [5, 1 << 30]}, "prompt[1]"),
+    ({"prompt": [5, "a"]}, "prompt[1]"),
+    ({"prompt": [5, 1.5]}, "prompt[1]"), ({"prompt": [[5, True]]}, "prompt[0][1]"),
+    ({"prompt": [[5, None]]}, "prompt[0][1]"),
     ({"prompt": [None]}, "prompt[0]"), ({"prompt": ["s", 5]}, "prompt[1]"), ({"prompt": ["s", ["s"]]}, "prompt[1]"),
     ({"prompt": [[5], "s"]}, "prompt[1]"), ({"prompt": [[5], 5]}, "prompt[1]"), ({"prompt": [[["s"]]]}, "prompt[0][0]"),
     ({"prompt": ["s"] * 17}, "prompt"), ({"prompt": ["s"] * 9, "n": 2}, "prompt"), ({"prompt": "s", "n": 17}, "n"),
-    ({"prompt": "s", "suffix": "end"}, "suffix"), ({"prompt": "s", "best_of": 3}, "best_of"), ({"prompt": "s", "best_of": 1, "n": 2}, "best_of"),
-    ({"prompt": "s", "logprobs": 21}, "logprobs"), ({"prompt": "s", "logprobs": True}, "logprobs"), ({"prompt": "s", "logprobs": -1}, "logprobs"),
+    ({"prompt": "s", "suffix": "end"}, "suffix"), ({"prompt": "s", "best_of": 3}, "best_of"),
+    ({"prompt": "s", "best_of": 1, "n": 2}, "best_of"),
+    ({"prompt": "s", "logprobs": 21}, "logprobs"), ({"prompt": "s", "logprobs": True}, "logprobs"),
+    ({"prompt": "s", "logprobs": -1}, "logprobs"),
     ({"prompt": "s", "logprobs": 0, "echo": True}, "logprobs"), ({"prompt": "s", "echo": 1}, "echo"),
-    ({"prompt": "s", "max_tokens": 0}, "max_tokens"), ({"prompt": "s", "temperature": 3}, "temperature"), ({"prompt": "s", "stop": [""]}, "stop[0]"),
+    ({"prompt": "s", "max_tokens": 0}, "max_tokens"), ({"prompt": "s", "temperature": 3}, "temperature"),
+    ({"prompt": "s", "stop": [""]}, "stop[0]"),
     ({"prompt": "s", "messages": [{}]}, "messages"), ({"prompt": "s", "tools": [{}]}, "tools"),
     ({"prompt": "s", "prompt_embeds": "x"}, "prompt_embeds"),
-    ({"prompt": "s", "response_format": {"type": "json_object"}}, "response_format"), ({"prompt": "s", "guided_json": {"a": 1}}, "guided_json"),
-    ({"prompt": "s", "min_tokens": 4}, "min_tokens"), ({"prompt": "s", "parse_special": 1}, "parse_special"), ({"prompt": "s", "model": 3}, "model"),
+    ({"prompt": "s", "response_format": {"type": "json_object"}}, "response_format"),
+    ({"prompt": "s", "guided_json": {"a": 1}}, "guided_json"),
+    ({"prompt": "s", "min_tokens": 4}, "min_tokens"), ({"prompt": "s", "parse_special": 1}, "parse_special"),
+    ({"prompt": "s", "model": 3}, "model"),
 ]
 
 # (body, what of the spec it must become)
 RIGHT = [
     ({"prompt": "s"}, {"parse": False, "max_tokens": 16, "label": "http", "calls": "auto", "logprobs": False}),
-    ({"prompt": ["s"], "max_tokens": 5, "temperature": 0, "stop": "x", "seed": 3}, {"max_tokens": 5, "temperature": 0, "stop": ["x"], "seed": 3}),
-    ({"prompt": "s", "logprobs": 3}, {"logprobs": True, "top_logprobs": 3}), ({"prompt": "s", "logprobs": 0}, {"logprobs": True, "top_logprobs": 0}),
-    ({"prompt": "s", "logprobs": None, "suffix": None, "best_of": None, "echo": False, "user": "u"}, {"logprobs": False}),
+    ({"prompt": ["s"], "max_tokens": 5, "temperature": 0, "stop": "x", "seed": 3},
+     {"max_tokens": 5, "temperature": 0, "stop": ["x"], "seed": 3}),
+    ({"prompt": "s", "logprobs": 3}, {"logprobs": True, "top_logprobs": 3}),
+    ({"prompt": "s", "logprobs": 0}, {"logprobs": True, "top_logprobs": 0}),
+    ({"prompt": "s", "logprobs": None, "suffix": None, "best_of": None, "echo": False, "user": "u"},
+     {"logprobs": False}),
     ({"prompt": "s", "suffix": "", "best_of": 1, "n": 1, "response_format": {"type": "text"}}, {"parse": False}),
     ({"prompt": "s", "n": 2, "best_of": 2, "logit_bias": {"7": 1}}, {"bias": {"7": 1.0}}),
 ]
@@ -89,7 +100,8 @@ class Fields(unittest.TestCase):
 
     def test_prompts_are_raw(self):
         marked = BOS + USER_MARK + "s"
-        for prompt, want in (("s", tokens("s")), (["s"], tokens("s")), (tokens("s"), tokens("s")), ([tokens("s")], tokens("s")),
+        for prompt, want in (("s", tokens("s")), (["s"], tokens("s")), (tokens("s"), tokens("s")),
+                             ([tokens("s")], tokens("s")),
                              (marked, tokens(marked)), (tokens(marked), tokens(marked))):
             self.assertEqual(post(prompt=prompt)[0], 200)
             self.assertEqual(json.loads(fake.command("last"))["tokens"], want)
@@ -102,9 +114,12 @@ class Fields(unittest.TestCase):
 class Whole(unittest.TestCase):
     def test_answer(self):
         status, headers, b = post(prompt="cone |ctwo|s")
-        self.assertEqual((status, b["object"], b["model"], b["id"]), (200, "text_completion", "fake", headers["x-request-id"]))
+        self.assertEqual((status, b["object"], b["model"], b["id"]),
+                         (200, "text_completion", "fake", headers["x-request-id"]))
         self.assertTrue(b["id"].startswith("cmpl-"))
-        self.assertEqual(b["choices"], [{"index": 0, "text": "one two", "logprobs": None, "finish_reason": "stop", "finish_detail": "eos"}])
+        self.assertEqual(b["choices"],
+                         [{"index": 0, "text": "one two", "logprobs": None, "finish_reason": "stop",
+                           "finish_detail": "eos"}])
         self.assertEqual(b["usage"]["total_tokens"], b["usage"]["prompt_tokens"] + b["usage"]["completion_tokens"])
         self.assertEqual(post(prompt="cx|n")[2]["choices"][0]["finish_reason"], "length")
 
@@ -123,12 +138,14 @@ class Whole(unittest.TestCase):
         ids = tokens("cx|s")
         for prompt in ("cx|s", ["cx|s"], ids, [ids]):
             self.assertEqual(post(prompt=prompt, echo=True)[2]["choices"][0]["text"], "cx|sx")
-        self.assertEqual([c["text"] for c in post(prompt=["ca|s", "cb|s"], echo=True, n=2)[2]["choices"]], ["ca|sa"] * 2 + ["cb|sb"] * 2)
+        self.assertEqual([c["text"] for c in post(prompt=["ca|s", "cb|s"], echo=True, n=2)[2]["choices"]],
+                         ["ca|sa"] * 2 + ["cb|sb"] * 2)
 
     def test_logprobs(self):
         (a,), (o,) = tokens("A"), tokens("o")
         lp = post(prompt=f"l{a}|cA|l{o}|co|s", logprobs=1)[2]["choices"][0]["logprobs"]
-        self.assertEqual(lp, {"tokens": ["A", "o"], "token_logprobs": [-0.25, -0.25], "top_logprobs": [{"A": -0.25}, {"o": -0.25}],
+        self.assertEqual(lp, {"tokens": ["A", "o"], "token_logprobs": [-0.25, -0.25],
+                              "top_logprobs": [{"A": -0.25}, {"o": -0.25}],
                               "text_offset": [0, 1]})
 
     def test_tokens_of_no_text_are_in_no_list(self):
@@ -148,8 +165,10 @@ class Whole(unittest.TestCase):
         self.assertEqual(lp["text_offset"], [0] * len(ids))  # all of them are of the character that begins there
 
     def test_errors(self):
-        for script, status, code, param in (("xbroken", 500, "kernel", None), ("y", 499, "cancelled", None), ("Q", 503, "busy", None),
-                                            ("D", 503, "draining", None), ("P", 400, "context_length_exceeded", "prompt")):
+        for script, status, code, param in (("xbroken", 500, "kernel", None), ("y", 499, "cancelled", None),
+                                            ("Q", 503, "busy", None),
+                                            ("D", 503, "draining", None),
+                                            ("P", 400, "context_length_exceeded", "prompt")):
             got, _, b = post(prompt=script)
             self.assertEqual((got, b["error"]["code"], b["error"]["param"]), (status, code, param), script)
         self.assertEqual((b["error"]["prompt_tokens"], b["error"]["context_length"]), (5000, 4096))
@@ -171,7 +190,8 @@ class Streams(unittest.TestCase):
         return "".join(c["text"] for e in events for c in e.get("choices", []) if c["index"] == index)
 
     def finishes(self, events, index=0):
-        return [c["finish_reason"] for e in events for c in e.get("choices", []) if c["index"] == index and c["finish_reason"]]
+        return [c["finish_reason"] for e in events for c in e.get("choices", []) if c["index"] == index
+                and c["finish_reason"]]
 
     def test_equals_whole(self):
         for prompt, fields in (("cone |ctwo|n", {}), (["ca|d|s", "cb|d|n"], {"n": 2}), ("cx|s", {"echo": True}),
@@ -180,7 +200,8 @@ class Streams(unittest.TestCase):
             e = self.events(prompt, **fields)
             self.assertEqual({x["object"] for x in e}, {"text_completion"})
             for c in whole["choices"]:
-                self.assertEqual((self.text(e, c["index"]), self.finishes(e, c["index"])), (c["text"], [c["finish_reason"]]))
+                self.assertEqual((self.text(e, c["index"]), self.finishes(e, c["index"])),
+                                 (c["text"], [c["finish_reason"]]))
             self.assertTrue(all("usage" not in x for x in e))
 
     def test_usage_only_when_asked(self):
@@ -190,7 +211,8 @@ class Streams(unittest.TestCase):
 
     def test_logprobs(self):
         a, o = tokens("A")[0], tokens("o")[0]
-        found = [c["logprobs"] for x in self.events(f"l{a}|cA|l{o}|co|s", logprobs=1) for c in x["choices"] if c["logprobs"]]
+        found = [c["logprobs"] for x in self.events(f"l{a}|cA|l{o}|co|s", logprobs=1) for c in x["choices"]
+                 if c["logprobs"]]
         self.assertEqual([(f["tokens"], f["text_offset"]) for f in found], [(["A"], [0]), (["o"], [1])])
 
     def test_errors_midway_are_in_band(self):
@@ -218,7 +240,8 @@ class Streams(unittest.TestCase):
 class Tokens(unittest.TestCase):
     def test_names_of_other_servers(self):
         ids = tokens("A b")
-        for body in ({"text": "A b"}, {"prompt": "A b", "add_special_tokens": True}, {"content": "A b", "add_special": False},
+        for body in ({"text": "A b"}, {"prompt": "A b", "add_special_tokens": True},
+                     {"content": "A b", "add_special": False},
                      {"prompt": "A b", "add_special_tokens": False, "model": "fake"}):
             status, _, b = post("/tokenize", **body)
             self.assertEqual((status, b), (200, {"count": len(ids), "max_model_len": 4096, "tokens": ids}))
@@ -231,7 +254,8 @@ class Tokens(unittest.TestCase):
             self.assertEqual("".join(b["token_strs"]) == text, "�" not in "".join(b["token_strs"]))
             pieces = post("/tokenize", content=text, with_pieces=True)[2]["tokens"]
             self.assertEqual([p["id"] for p in pieces], ids)
-            self.assertEqual(b"".join(p["piece"].encode() if isinstance(p["piece"], str) else bytes(p["piece"]) for p in pieces).decode(), text)
+            self.assertEqual(b"".join(p["piece"].encode() if isinstance(p["piece"], str) else bytes(p["piece"])
+                                      for p in pieces).decode(), text)
 
     def test_markers_in_text_are_text(self):
         self.assertGreater(post("/tokenize", text=USER_MARK)[2]["count"], 1)
@@ -251,25 +275,32 @@ class Tokens(unittest.TestCase):
         tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
         for fields, inside in (({}, "<think>"), ({"chat_template_kwargs": {"thinking": False}}, "</think>"),
                                ({"thinking": {"type": "disabled"}}, "</think>"), ({"tools": [tool]}, "get_weather"),
-                               ({"reasoning_effort": "max"}, "Reasoning Effort"), ({"add_generation_prompt": True}, "hi")):
+                               ({"reasoning_effort": "max"}, "Reasoning Effort"),
+                               ({"add_generation_prompt": True}, "hi")):
             b = post("/apply-template", **ask, **fields)[2]
             self.assertIn(inside, b["prompt"], fields)
             t = post("/tokenize", **ask, **fields, return_token_strs=True)[2]
-            self.assertEqual((t["count"], t["tokens"], len(t["token_strs"])), (b["count"], tokens(b["prompt"]), b["count"]), fields)
+            self.assertEqual((t["count"], t["tokens"], len(t["token_strs"])),
+                             (b["count"], tokens(b["prompt"]), b["count"]), fields)
         self.assertNotIn("get_weather", post("/apply-template", **ask, tools=[tool], tool_choice="none")[2]["prompt"])
 
     def test_refusals(self):
         ask = {"messages": [{"role": "user", "content": "x"}]}
         for path, body, param in (
-                ("/tokenize", {}, "text"), ("/tokenize", {"text": 3}, "text"), ("/tokenize", {"prompt": ["a"]}, "prompt"),
+                ("/tokenize", {}, "text"), ("/tokenize", {"text": 3}, "text"),
+                ("/tokenize", {"prompt": ["a"]}, "prompt"),
                 ("/tokenize", {"text": "a", "return_token_strs": 1}, "return_token_strs"),
                 ("/tokenize", {"text": "a", "with_pieces": "x"}, "with_pieces"),
-                ("/tokenize", {"text": "a", "add_special_tokens": 1}, "add_special_tokens"), ("/tokenize", {"messages": []}, "messages"),
+                ("/tokenize", {"text": "a", "add_special_tokens": 1}, "add_special_tokens"),
+                ("/tokenize", {"messages": []}, "messages"),
                 ("/tokenize", {**ask, "add_generation_prompt": False}, "add_generation_prompt"),
-                ("/detokenize", {}, "tokens"), ("/detokenize", {"tokens": "5"}, "tokens"), ("/detokenize", {"tokens": [5, -1]}, "tokens[1]"),
+                ("/detokenize", {}, "tokens"), ("/detokenize", {"tokens": "5"}, "tokens"),
+                ("/detokenize", {"tokens": [5, -1]}, "tokens[1]"),
                 ("/detokenize", {"tokens": [[5]]}, "tokens[0]"), ("/detokenize", {"tokens": [1 << 40]}, "tokens[0]"),
-                ("/detokenize", {"tokens": [1.5]}, "tokens[0]"), ("/detokenize", {"tokens": [5], "skip_special_tokens": 1}, "skip_special_tokens"),
-                ("/apply-template", {}, "messages"), ("/apply-template", {**ask, "chat_template": "x"}, "chat_template"),
+                ("/detokenize", {"tokens": [1.5]}, "tokens[0]"),
+                ("/detokenize", {"tokens": [5], "skip_special_tokens": 1}, "skip_special_tokens"),
+                ("/apply-template", {}, "messages"),
+                ("/apply-template", {**ask, "chat_template": "x"}, "chat_template"),
                 ("/apply-template", {**ask, "continue_final_message": True}, "continue_final_message")):
             with self.subTest(path=path, body=body):
                 status, headers, b = post(path, **body)

@@ -50,7 +50,8 @@ def every_metric_is_there(d, queries):
         for name in names:
             row = row_of(name, rows)
             assert row, f"{name} is no metric of ours: {expr}"
-            assert f"\n# HELP {name} " in "\n" + page.text or re.sub("_(bucket|sum|count)$", "", name) in page.types, name
+            assert f"\n# HELP {name} " in "\n" + page.text or re.sub("_(bucket|sum|count)$", "",
+                                                                     name) in page.types, name
             labels |= set(row[1])
             used.add(name)
         asked = set(re.findall(r"{{(\w+)}}", legend)) | set(SELECT.findall(expr))
@@ -73,7 +74,8 @@ def what_there_is_can_be_seen(used):
                       "cache_pinned_blocks", "cache_asked_tokens_total", "cache_reused_tokens_total",
                       "cache_duplicate_blocks_total", "cache_disk_bytes", "cache_disk_files", "cache_disk_queued",
                       "cache_disk_written_files_total", "cache_disk_raw_bytes_total", "cache_disk_read_files_total",
-                      "cache_disk_deleted_files_total", "kernels_steps", "kernels_failures", "plugin_intent", "plugin_info",
+                      "cache_disk_deleted_files_total", "kernels_steps", "kernels_failures", "plugin_intent",
+                      "plugin_info",
                       "plugins_superseded", "shadow_running", "shadow_steps_total", "shadow_taken_steps_total",
                       "shadow_failures_total", "shadow_runs_total", "model_max_context_tokens",
                       "process_resident_bytes", "repack_experts", "repacked_experts", "repacked_bytes",

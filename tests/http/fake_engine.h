@@ -8,7 +8,7 @@
 
 /* A script is the last message's text or the raw prompt: "step|step|...", each a letter and its argument:
  *   rTEXT reasoning   cTEXT content   bNAME begin a call   aTEXT its arguments   e end it
- *   lID a token's logprob   LID the same, of reasoning   mID the same, of no text   *N repeat the previous step N more times
+ * lID a token's logprob LID the same, of reasoning mID the same, of no text *N repeat the previous step N more times
  *   w wait for fake_engine_release() or a cancel
  *   SN finish stop by stop string N   o finish length, the context is full
  *   s finish stop   n finish length   t finish tool_calls   i finish length, incomplete_tool_call

@@ -35,9 +35,12 @@ json_t *fake_spec(const struct generation_spec *s)
 
 	for (int i = 0; i < s->n_tokens; i++)
 		json_array_append_new(tokens, json_integer(s->tokens[i]));
-	/* Copies: the server's thread and the next request's may not share a value, whose count only the library minds. */
-	rest = json_pack("{s:o*, s:o*, s:o*, s:s*, s:s, s:s*, s:b, s:i, s:i, s:i, s:i, s:s, s:o*, s:b, s:i, s:i, s:i, s:b, s:s*, s:s*}",
-		"messages", json_deep_copy(s->messages), "tools", json_deep_copy(s->tools), "tokens", tokens, "text", s->text,
+	/* Copies: the server's thread and the next request's may not share a value, whose count
+	 * only the library minds. */
+	rest = json_pack("{s:o*, s:o*, s:o*, s:s*, s:s, s:s*, s:b, s:i, s:i, s:i, s:i, s:s, s:o*, s:b, s:i, s:i, s:i, "
+		"s:b, s:s*, s:s*}",
+		"messages", json_deep_copy(s->messages), "tools", json_deep_copy(s->tools), "tokens", tokens, "text",
+		s->text,
 		"calls", calls[s->calls], "function", s->function, "one_call", s->one_call, "guard", (int)s->guard.say,
 		"maxrun", s->guard.maxrun, "maxline", s->guard.maxline, "period", s->guard.period,
 		"format", formats[s->format], "schema", json_deep_copy(s->schema), "thinking", s->thinking,

@@ -14,11 +14,13 @@ from fake import Fake, chat  # noqa: E402
 
 def deltas(events, key):
     """The pieces of one delta field, in order."""
-    return [c["delta"][key] for e in events if e != "[DONE]" for c in json.loads(e).get("choices", []) if key in c["delta"]]
+    return [c["delta"][key] for e in events if e != "[DONE]" for c in json.loads(e).get("choices", [])
+            if key in c["delta"]]
 
 
 def finishes(events):
-    return [c["finish_reason"] for e in events if e != "[DONE]" for c in json.loads(e).get("choices", []) if c["finish_reason"]]
+    return [c["finish_reason"] for e in events if e != "[DONE]" for c in json.loads(e).get("choices", [])
+            if c["finish_reason"]]
 
 
 class Streams(unittest.TestCase):
@@ -52,7 +54,8 @@ class Streams(unittest.TestCase):
     def test_tool_call_in_pieces(self):
         e = self.events('cOk|bget_weather|a{"city":|a "Oslo"}|e|t')
         calls = [c for d in deltas(e, "tool_calls") for c in d]
-        self.assertEqual((calls[0]["id"], calls[0]["type"], calls[0]["function"]["name"]), ("call_1", "function", "get_weather"))
+        self.assertEqual((calls[0]["id"], calls[0]["type"], calls[0]["function"]["name"]),
+                         ("call_1", "function", "get_weather"))
         self.assertEqual("".join(c["function"]["arguments"] for c in calls), '{"city": "Oslo"}')
         self.assertEqual(finishes(e), ["tool_calls"])
 
@@ -82,7 +85,8 @@ class Streams(unittest.TestCase):
     def test_logprobs_come_with_the_text_they_lead_to(self):
         e = [json.loads(x) for x in self.events("L5|rhm|l65|l66|cab|l1|s", logprobs=True, top_logprobs=1)[:-1]]
         found = [(c["delta"], [t["id"] for t in (c["logprobs"] or {}).get("content", [])],
-                  [t["id"] for t in (c["logprobs"] or {}).get("reasoning_content", [])]) for x in e for c in x["choices"]]
+                  [t["id"] for t in (c["logprobs"] or {}).get("reasoning_content", [])]) for x in e
+                 for c in x["choices"]]
         self.assertIn(({"reasoning_content": "hm"}, [], [5]), found)
         self.assertIn(({"content": "ab"}, [65, 66], []), found)
         self.assertEqual(found[-1], ({}, [1], []))
@@ -90,7 +94,8 @@ class Streams(unittest.TestCase):
     def test_tokens_of_no_text_are_in_no_logprobs(self):
         script = "rhm|m5|l65|cA|m6|m7|bf|a{}|e|m8|t"
         e = [json.loads(x) for x in self.events(script, logprobs=True)[:-1]]
-        self.assertEqual([t["id"] for x in e for c in x["choices"] for part in (c["logprobs"] or {}).values() for t in part], [65])
+        self.assertEqual([t["id"] for x in e for c in x["choices"] for part in (c["logprobs"] or {}).values()
+                          for t in part], [65])
 
     def test_any_bytes_of_text_survive(self):
         e = self.events("cď|c漢字|c\U0001f600|c\"\\ \n\u2028|cnul\\0|s")
@@ -199,7 +204,8 @@ class Whole(unittest.TestCase):
 
     def test_all_tokens_spent_on_reasoning_is_visible(self):
         c = self.post("rThink|n")[2]["choices"][0]
-        self.assertEqual((c["message"]["content"], c["finish_reason"], c["finish_detail"]), ("", "length", "max_tokens"))
+        self.assertEqual((c["message"]["content"], c["finish_reason"], c["finish_detail"]),
+                         ("", "length", "max_tokens"))
 
     def test_tool_calls_complete_ones_only(self):
         c = self.post('bone|a{}|e|btwo|a{"x|i')[2]["choices"][0]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Every route with requests that are right, wrong and nonsense, made from its fields: nothing crashes, nothing is a 5xx but
-a 503 that says when to come again, every error says what, of which type, about which field, and with which request id.
+"""Every route with requests that are right, wrong and nonsense, made from its fields: nothing crashes, nothing is a 5xx
+but a 503 that says when to come again, every error says what, of which type, about which field, and with which request
+id.
 
     REQUESTS=100000 SEED=7 tests/lib/python.sh tests/http/fuzz.py     # more of them, others
     ONLY=1234 SEED=7 tests/lib/python.sh tests/http/fuzz.py           # that one alone, shown
@@ -31,11 +32,16 @@ TOOL = {"type": "function", "function": {"name": "f", "description": "d", "param
     "type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": \"x\"}"}}
 SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"], "additionalProperties": False}
-SETTINGS = {"temperature": 0.5, "top_p": 0.9, "min_p": 0.1, "top_k": 5, "repetition_penalty": 1.1, "presence_penalty": 0.1,
-            "frequency_penalty": 0.1, "n": 2, "seed": 7, "stop": ["x", "yy"], "logit_bias": {"5": -1.5}, "model": "tiny",
-            "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True, "user": "u", "metadata": {"k": "v"}}
-CHAT = {**SETTINGS, "max_completion_tokens": 2, "logprobs": True, "top_logprobs": 2, "tools": [TOOL], "tool_choice": "auto",
-        "parallel_tool_calls": True, "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}},
+SETTINGS = {"temperature": 0.5, "top_p": 0.9, "min_p": 0.1, "top_k": 5, "repetition_penalty": 1.1,
+            "presence_penalty": 0.1,
+            "frequency_penalty": 0.1, "n": 2, "seed": 7, "stop": ["x", "yy"], "logit_bias": {"5": -1.5},
+            "model": "tiny",
+            "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True, "user": "u",
+            "metadata": {"k": "v"}}
+CHAT = {**SETTINGS, "max_completion_tokens": 2, "logprobs": True, "top_logprobs": 2, "tools": [TOOL],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}},
         "thinking": {"type": "enabled"}, "reasoning_effort": "high", "chat_template_kwargs": {"thinking": True},
         "thinking_budget": 1, "store": False, "service_tier": "auto"}
 HISTORY = [{"role": "system", "content": "s"}, USER,
@@ -45,7 +51,8 @@ BLOCKS = [{"type": "text", "text": "t"}, {"type": "image", "source": {"type": "b
           {"type": "thinking", "thinking": "t", "signature": "s"},
           {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": "x"}},
           {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "t"}]}]
-MESSAGES = {"model": "claude-x", "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}], "temperature": 0.5, "top_p": 0.9,
+MESSAGES = {"model": "claude-x", "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}],
+            "temperature": 0.5, "top_p": 0.9,
             "top_k": 5, "stop_sequences": ["x"], "stream": True, "metadata": {"user_id": "u"},
             "tools": [{"name": "f", "description": "d", "input_schema": SCHEMA}], "tool_choice": {"type": "auto"},
             "thinking": {"type": "enabled", "budget_tokens": 1}}
@@ -56,17 +63,19 @@ INPUTS = [{"input": "Hi"}, {"input": [{"role": "user", "content": [{"type": "inp
 RESPONSES = {"model": "tiny", "instructions": "i", "temperature": 0.5, "top_p": 0.9, "stream": True,
              "tools": [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": True}], "tool_choice": "auto",
              "parallel_tool_calls": True, "store": True, "metadata": {"k": "v"}, "previous_response_id": "resp_1",
-             "reasoning": {"effort": "low", "summary": "auto"}, "include": [], "truncation": "disabled", "user": "u", "top_logprobs": 2,
+             "reasoning": {"effort": "low", "summary": "auto"}, "include": [], "truncation": "disabled", "user": "u",
+             "top_logprobs": 2,
              "text": {"format": {"type": "json_schema", "name": "s", "schema": SCHEMA}}}
 
 
 class Shape:
-    """What a route takes: fields it cannot do without, in several versions; optional ones with a value that is right; the
-    tables of routes' own fields (api/*/*_fields.def), whose names are tried with anything."""
+    """What a route takes: fields it cannot do without, in several versions; optional ones with a value that is right;
+    the tables of routes' own fields (api/*/*_fields.def), whose names are tried with anything."""
 
     def __init__(self, *needed, optional=None, tables=(), limit=None):
         self.needed, self.optional, self.limit = needed, optional or {}, limit
-        self.names = sorted({n for t in tables for n in table_names(t)} | set(self.optional) | {k for n in needed for k in n})
+        self.names = sorted({n for t in tables
+                             for n in table_names(t)} | set(self.optional) | {k for n in needed for k in n})
 
 
 def table_names(table):
@@ -81,23 +90,33 @@ ROUTES = {
     "GET /": NOTHING, "GET /health": NOTHING, "GET /ready": NOTHING, "GET /metrics": NOTHING, "GET /v1/status": NOTHING,
     "GET /version": NOTHING, "GET /v1/models": NOTHING, "GET /v1/models/**": NOTHING,
     "POST /v1/chat/completions": Shape({"messages": [USER]}, {"messages": HISTORY}, optional=CHAT,
-                                       tables=("request/common_fields", "request/settings_fields", "request/chat_fields"), limit="max_tokens"),
-    "POST /v1/completions": Shape({"prompt": "Hi"}, {"prompt": [1, 2]}, {"prompt": ["a", "b"]}, {"prompt": [[1], [2, 3]]},
-                                  optional={**SETTINGS, "echo": True, "logprobs": 1, "best_of": 1, "parse_special": False},
-                                  tables=("request/common_fields", "request/settings_fields", "completions/completions_fields"), limit="max_tokens"),
-    "POST /v1/messages": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES, tables=("request/common_fields", "anthropic/anthropic_fields",),
+                                       tables=("request/common_fields", "request/settings_fields",
+                                               "request/chat_fields"), limit="max_tokens"),
+    "POST /v1/completions": Shape({"prompt": "Hi"}, {"prompt": [1, 2]}, {"prompt": ["a", "b"]},
+                                  {"prompt": [[1], [2, 3]]},
+                                  optional={**SETTINGS, "echo": True, "logprobs": 1, "best_of": 1,
+                                            "parse_special": False},
+                                  tables=("request/common_fields", "request/settings_fields",
+                                          "completions/completions_fields"), limit="max_tokens"),
+    "POST /v1/messages": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES,
+                               tables=("request/common_fields", "anthropic/anthropic_fields",),
                                limit="max_tokens"),
     "POST /v1/messages/count_tokens": Shape({"messages": [USER]}, {"messages": ANTHROPIC}, optional=MESSAGES,
                                             tables=("request/common_fields", "anthropic/anthropic_fields",)),
-    "POST /v1/responses": Shape(*INPUTS, optional=RESPONSES, tables=("request/common_fields", "responses/responses_fields"), limit="max_output_tokens"),
-    "POST /v1/responses/input_tokens": Shape(*INPUTS, optional=RESPONSES, tables=("request/common_fields", "responses/responses_fields",)),
+    "POST /v1/responses": Shape(*INPUTS, optional=RESPONSES,
+                                tables=("request/common_fields", "responses/responses_fields"),
+                                limit="max_output_tokens"),
+    "POST /v1/responses/input_tokens": Shape(*INPUTS, optional=RESPONSES,
+                                             tables=("request/common_fields", "responses/responses_fields",)),
     "GET /v1/responses/*": NOTHING, "GET /v1/responses/*/input_items": NOTHING, "DELETE /v1/responses/*": NOTHING,
     "POST /tokenize": Shape({"text": "Hi"}, {"prompt": "Hi"}, {"messages": [USER]},
                             optional={"parse_special": True, "with_pieces": True, "add_special_tokens": False,
                                       "return_token_strs": True, "content": "c", "tools": [TOOL]}),
-    "POST /detokenize": Shape({"tokens": [1, 2, 3]}, {"tokens": []}, optional={"skip_special": True, "skip_special_tokens": True}),
+    "POST /detokenize": Shape({"tokens": [1, 2, 3]}, {"tokens": []},
+                              optional={"skip_special": True, "skip_special_tokens": True}),
     "POST /apply-template": Shape({"messages": [USER]}, {"messages": HISTORY},
-                                  optional={"tools": [TOOL], "thinking": {"type": "disabled"}, "reasoning_effort": "max"}),
+                                  optional={"tools": [TOOL], "thinking": {"type": "disabled"},
+                                            "reasoning_effort": "max"}),
 }
 # Routes to what other requests made, by names that a request made here cannot know.
 UNKNOWN = {"GET /v1/responses/*", "GET /v1/responses/*/input_items", "DELETE /v1/responses/*"}
@@ -115,10 +134,13 @@ def check_table():
 
 # ---- values ----
 
-WORDS = ["", "x", "auto", "none", "any", "required", "function", "tool", "text", "json_object", "json_schema", "enabled", "disabled",
-         "max", "low", "user", "system", "assistant", "developer", "null", "tiny", "é" * 9, "漢字😀", "<｜User｜>", "</think>", "<｜DSML｜invoke",
+WORDS = ["", "x", "auto", "none", "any", "required", "function", "tool", "text", "json_object", "json_schema",
+         "enabled", "disabled",
+         "max", "low", "user", "system", "assistant", "developer", "null", "tiny", "é" * 9, "漢字😀", "<｜User｜>",
+         "</think>", "<｜DSML｜invoke",
          "\x00", "\ud800", "\x7f\x1b", "a" * 3000, "{\"a\": 1}", "[", "\\", "../..", "%s%n", "1e9999"]
-NUMBERS = [0, 1, -1, 2, 16, 17, 20, 21, 255, 65536, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 << 53, (1 << 63) - 1, 1 << 63, -(1 << 63), -(1 << 63) - 1,
+NUMBERS = [0, 1, -1, 2, 16, 17, 20, 21, 255, 65536, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 << 53, (1 << 63) - 1, 1 << 63,
+           -(1 << 63), -(1 << 63) - 1,
            10 ** 40, 0.5, -0.0, 1.5, 1e308, -1e308, 5e-324, 2.0, 1e-9, 4294967295.0]
 KEYS = ["type", "name", "text", "content", "role", "properties", "a", "", "$ref", "é", "x" * 300, "__proto__"]
 
@@ -142,12 +164,17 @@ def schema(r, depth=0):
     """A JSON schema, possible or not."""
     s = {}
     for _ in range(r.randrange(1, 4)):
-        key = r.choice(["type", "type", "properties", "items", "enum", "const", "anyOf", "allOf", "oneOf", "not", "$ref", "required", "pattern",
-                        "minimum", "maxLength", "minItems", "maxItems", "additionalProperties", "prefixItems", "$defs", "format", "description"])
+        key = r.choice(["type", "type", "properties", "items", "enum", "const", "anyOf", "allOf", "oneOf", "not",
+                        "$ref", "required", "pattern",
+                        "minimum", "maxLength", "minItems", "maxItems", "additionalProperties", "prefixItems", "$defs",
+                        "format", "description"])
         deeper = depth < 4
-        s[key] = (r.choice(["string", "integer", "number", "boolean", "null", "array", "object", "any", ["string", "null"], 3]) if key == "type" else
-                  {r.choice(KEYS): schema(r, depth + 1) if deeper else True for _ in range(r.randrange(3))} if key in ("properties", "$defs") else
-                  [schema(r, depth + 1) if deeper else {} for _ in range(r.randrange(3))] if key in ("anyOf", "allOf", "oneOf", "prefixItems") else
+        s[key] = (r.choice(["string", "integer", "number", "boolean", "null", "array", "object", "any",
+                            ["string", "null"], 3]) if key == "type" else
+                  {r.choice(KEYS): schema(r, depth + 1) if deeper else True for _ in range(r.randrange(3))}
+                  if key in ("properties", "$defs") else
+                  [schema(r, depth + 1) if deeper else {} for _ in range(r.randrange(3))]
+                  if key in ("anyOf", "allOf", "oneOf", "prefixItems") else
                   (schema(r, depth + 1) if deeper else False) if key in ("items", "not", "additionalProperties") else
                   r.choice(["#", "#/$defs/a", "#/properties/a", "#/nowhere", "http://x/y", ""]) if key == "$ref" else
                   r.choice(["^a+$", "(", "[a-z]{1,5}", "(a*)*b", "\\d+", "a{99999}"]) if key == "pattern" else
@@ -194,7 +221,8 @@ def cheap(body, limit):
         return
     for name in (limit, "max_completion_tokens"):
         v = body.get(name)
-        if (name == limit and v is None) or (isinstance(v, (int, float)) and not isinstance(v, bool) and 3 < v < 1 << 31):
+        if (name == limit and v is None) or (isinstance(v, (int, float)) and not isinstance(v, bool)
+                                             and 3 < v < 1 << 31):
             body[name] = 1
     if isinstance(body.get("n"), (int, float)) and 2 < body["n"] <= 16:
         body["n"] = 2
@@ -205,16 +233,23 @@ def spoil(r, text):
     at = r.randrange(text.index(b",") if b"," in text else 0, len(text) + 1)
     deep = r.choice([60, 64, 70, 5000])
     return r.choice([
-        text[:at], text + b"x", text + b" \n\t", b"\xef\xbb\xbf" + text, text[:at] + b"\xff" + text[at:], text[:at] + b"\x00" + text[at:],
-        text[:at] + b"\xed\xa0\x80" + text[at:], text[:at] + b"\"" + text[at:], text[:at] + b"," + text[at:], text[:-1] + b",\"a\":1,\"a\":2}",
-        text[:-1] + b",\"deep\":" + b"[" * deep + b"]" * deep + b"}", text[:-1] + b",\"deep\":" + b"{\"a\":" * deep + b"1" + b"}" * deep + b"}",
+        text[:at], text + b"x", text + b" \n\t", b"\xef\xbb\xbf" + text, text[:at] + b"\xff" + text[at:],
+        text[:at] + b"\x00" + text[at:],
+        text[:at] + b"\xed\xa0\x80" + text[at:], text[:at] + b"\"" + text[at:], text[:at] + b"," + text[at:],
+        text[:-1] + b",\"a\":1,\"a\":2}",
+        text[:-1] + b",\"deep\":" + b"[" * deep + b"]" * deep + b"}", text[:-1] + b",\"deep\":" + b"{\"a\":" * deep
+        + b"1" + b"}" * deep + b"}",
         b"", b"null", b"[]", b"\"x\"", b"{", b"NaN", b"{}"])
 
 
-HEADERS = [{"Content-Type": "text/plain"}, {"Content-Type": "application/json; charset=utf-16"}, {"Content-Type": ""}, {"Content-Encoding": "gzip"},
-           {"X-Long": "x" * 40000}, {"Accept": "text/html"}, {"Accept": "\x01"}, {"Authorization": "Bearer " + "k" * 1000}, {"x-api-key": "ké"},
-           {"Origin": "http://evil.example"}, {"Range": "bytes=0-1"}, {"Expect": "100-continue"}, {"Transfer-Encoding": "gzip"},
-           {"Host": "evil.example"}, {"Cookie": "a=b"}, {"If-None-Match": "*"}, {"x-request-id": "mine\tand yours"}, {"Connection": "close"},
+HEADERS = [{"Content-Type": "text/plain"}, {"Content-Type": "application/json; charset=utf-16"}, {"Content-Type": ""},
+           {"Content-Encoding": "gzip"},
+           {"X-Long": "x" * 40000}, {"Accept": "text/html"}, {"Accept": "\x01"},
+           {"Authorization": "Bearer " + "k" * 1000}, {"x-api-key": "ké"},
+           {"Origin": "http://evil.example"}, {"Range": "bytes=0-1"}, {"Expect": "100-continue"},
+           {"Transfer-Encoding": "gzip"},
+           {"Host": "evil.example"}, {"Cookie": "a=b"}, {"If-None-Match": "*"}, {"x-request-id": "mine\tand yours"},
+           {"Connection": "close"},
            {f"X-{i}": "1" for i in range(120)}]
 NAMES = ["tiny", "other", "", "%ff", "%00", "a/b", "..%2f..", "x" * 2000, "%F0%9F%98%80", "tiny?x=1", "tiny%20", "*"]
 
@@ -228,7 +263,8 @@ class Request:
         self.route = r.choice([x for x in served if x.startswith("POST") or r.random() < 0.2] or served)
         self.number, shape = i, ROUTES[self.route]
         self.method, _, path = self.route.partition(" ")
-        self.path = path.replace("*", r.choice(NAMES)) + r.choice(["", "", "", "", "?a=b", "?", "?%00=%ff&" + "x=1&" * 30])
+        self.path = path.replace("*", r.choice(NAMES)) + r.choice(["", "", "", "", "?a=b", "?",
+                                                                   "?%00=%ff&" + "x=1&" * 30])
         body = copy.deepcopy(r.choice(shape.needed))
         for name in r.sample(sorted(shape.optional), min(len(shape.optional), r.choice([0, 1, 2, 4]))):
             body[name] = copy.deepcopy(shape.optional[name])
@@ -251,7 +287,8 @@ class Request:
             self.body = None
 
     def __str__(self):
-        return f"SEED={SEED} ONLY={self.number}: {self.method} {self.path[:200]} {self.headers} {(self.body or b'')[:2000]!r}"
+        body = (self.body or b"")[:2000]
+        return f"SEED={SEED} ONLY={self.number}: {self.method} {self.path[:200]} {self.headers} {body!r}"
 
 
 # ---- answers ----
@@ -275,7 +312,8 @@ def check_stream(data):
             error = event.get("error") or (event.get("response") or {}).get("error")
             assert not error or error["type"] not in ("server_error", "api_error"), error
     last = [line for line in text.splitlines() if line and not line.startswith(":")][-1]
-    assert last == "data: [DONE]" or "message_stop" in last or '"type":"response.' in last or '"type":"error"' in last, last
+    assert (last == "data: [DONE]" or "message_stop" in last or '"type":"response.' in last
+            or '"type":"error"' in last), last
 
 
 def check(q, status, headers, data):

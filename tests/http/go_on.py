@@ -22,7 +22,8 @@ def chat(*last, **fields):
 
 
 def anthropic(*content, **fields):
-    return "/v1/messages", {"model": "fake", "max_tokens": 9, "messages": [USER, *({"role": "assistant", "content": c} for c in content)], **fields}
+    return "/v1/messages", {"model": "fake", "max_tokens": 9,
+                            "messages": [USER, *({"role": "assistant", "content": c} for c in content)], **fields}
 
 
 def responses(*items, **fields):
@@ -93,7 +94,8 @@ WRONG = [
     (("/v1/responses", {"input": [{"role": "developer", "content": "x"}], "instructions": "y"}), "instructions"),
     (("/v1/chat/completions", {"messages": [said("")]}), "messages[0].content"),
     (anthropic("{", output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}}), "messages[1]"),
-    (anthropic("{", tools=[{"name": "f", "input_schema": {"type": "object"}}], tool_choice={"type": "any"}), "messages[1]"),
+    (anthropic("{", tools=[{"name": "f", "input_schema": {"type": "object"}}], tool_choice={"type": "any"}),
+     "messages[1]"),
     (responses(said("{"), text={"format": {"type": "json_object"}}), "input[1]"),
     (responses(said("{"), tools=[{"type": "function", "name": "f"}], tool_choice="required"), "input[1]"),
 ]
@@ -109,7 +111,8 @@ class GoOn(unittest.TestCase):
                 status, _, answer = self.fake.http("POST", path, body)
                 self.assertEqual(status, 200, answer)
                 told = json.loads(self.fake.command("last"))
-                status, _, shown = self.fake.http("POST", "/apply-template", {"messages": told["messages"], "enable_thinking": told["thinking"]})
+                status, _, shown = self.fake.http("POST", "/apply-template",
+                                                  {"messages": told["messages"], "enable_thinking": told["thinking"]})
                 self.assertEqual((status, shown.get("prompt")), (200, BEGIN + want))
 
     def test_chat_s_own_template_is_the_same(self):

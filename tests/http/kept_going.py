@@ -15,29 +15,34 @@ CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/respons
 
 
 def chat_call(arguments="{}"):
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}]}
+    return {"role": "assistant", "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}]}
 
 
 def chat(said="x", gave="ok", arguments="{}"):
     return CHAT, {"messages": [USER, {"role": "assistant", "content": said}, USER, chat_call(arguments),
-                               {"role": "tool", "tool_call_id": "c", "content": gave}, USER], "thinking": {"type": "disabled"}}
+                               {"role": "tool", "tool_call_id": "c", "content": gave}, USER],
+                  "thinking": {"type": "disabled"}}
 
 
 def anthropic(said="x", gave="ok", arguments=None):
     use = {"type": "tool_use", "id": "c", "name": "f", "input": arguments or {}}
     return MESSAGES, {"model": "fake", "max_tokens": 9, "messages": [
         USER, {"role": "assistant", "content": said}, USER, {"role": "assistant", "content": [use]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": gave}, {"type": "text", "text": "s"}]}]}
+        {"role": "user",
+         "content": [{"type": "tool_result", "tool_use_id": "c", "content": gave}, {"type": "text", "text": "s"}]}]}
 
 
 def responses(said="x", gave="ok", arguments="{}"):
     return RESPONSES, {"reasoning": {"effort": "none"}, "input": [
-        USER, {"role": "assistant", "content": said}, USER, {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments},
+        USER, {"role": "assistant", "content": said}, USER,
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments},
         {"type": "function_call_output", "call_id": "c", "output": gave}, USER]}
 
 
 PROMPT = ("<｜begin▁of▁sentence｜><｜User｜>s<｜Assistant｜></think>%s<｜end▁of▁sentence｜><｜User｜>s<｜Assistant｜></think>"
-          "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n%s\n</｜DSML｜invoke>\n</｜DSML｜tool_calls><｜end▁of▁sentence｜>"
+          "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke "
+          "name=\"f\">\n%s\n</｜DSML｜invoke>\n</｜DSML｜tool_calls><｜end▁of▁sentence｜>"
           "<｜User｜><tool_result>%s</tool_result>\n\ns<｜Assistant｜></think>")
 PARAMETER = '<｜DSML｜parameter name="a" string="true">%s</｜DSML｜parameter>'
 
@@ -51,7 +56,8 @@ class KeptGoing(unittest.TestCase):
         status, _, answer = self.fake.http("POST", path, raw)
         self.assertEqual(status, 200, answer)
         told = json.loads(self.fake.command("last"))
-        status, _, shown = self.fake.http("POST", "/apply-template", {"messages": told["messages"], "enable_thinking": told["thinking"]})
+        status, _, shown = self.fake.http("POST", "/apply-template",
+                                          {"messages": told["messages"], "enable_thinking": told["thinking"]})
         self.assertEqual(status, 200, shown)
         return shown["prompt"]
 
@@ -71,8 +77,10 @@ class KeptGoing(unittest.TestCase):
         self.assertIn("a\ufffd<", self.prompt(CHAT, {"messages": [USER, message, USER]}))
 
     def test_half_a_character_is_taken(self):
-        for text, want in (("\\ud800", "\ufffd"), ("\\udc00", "\ufffd"), ("\\uD83D\\uDE00", "\U0001f600"), ("\\ud800\\ud83d\\ude00", "\ufffd\U0001f600"),
-                           ("\\ud800x", "\ufffdx"), ("\\ud800\\n", "\ufffd\n"), ("\\\\ud800", "\\ud800"), ("\\\\u0000", "\\u0000"),
+        for text, want in (("\\ud800", "\ufffd"), ("\\udc00", "\ufffd"), ("\\uD83D\\uDE00", "\U0001f600"),
+                           ("\\ud800\\ud83d\\ude00", "\ufffd\U0001f600"),
+                           ("\\ud800x", "\ufffdx"), ("\\ud800\\n", "\ufffd\n"), ("\\\\ud800", "\\ud800"),
+                           ("\\\\u0000", "\\u0000"),
                            ("\\u0000\\u0001", "\ufffd\x01"), ("\\u00000", "\ufffd0")):
             with self.subTest(text=text):
                 path, body = chat("@")
@@ -84,16 +92,19 @@ class KeptGoing(unittest.TestCase):
         source = {"type": "base64", "media_type": "image/png", "data": "AA=="}
         for path, body in (chat(gave=[text, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]),
                            anthropic(gave=[text, {"type": "image", "source": source}]),
-                           responses(gave=[{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:image/png;base64,AA=="}])):
+                           responses(gave=[{"type": "input_text", "text": "see"},
+                                           {"type": "input_image", "image_url": "data:image/png;base64,AA=="}])):
             with self.subTest(path):
                 self.assertEqual(self.prompt(path, body), PROMPT % ("x", "", "see\n\n[Unsupported image]"))
         for make in (chat, responses):
             with self.subTest(make.__name__):
-                self.assertEqual(self.prompt(*make(gave=[{"type": "input_file", "file_id": "f"}])), PROMPT % ("x", "", "[Unsupported input_file]"))
+                self.assertEqual(self.prompt(*make(gave=[{"type": "input_file", "file_id": "f"}])),
+                                 PROMPT % ("x", "", "[Unsupported input_file]"))
 
     def test_a_picture_elsewhere_is_refused(self):
         picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
-        for path, body in ((CHAT, {"messages": [picture]}), (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image"}]}]})):
+        for path, body in ((CHAT, {"messages": [picture]}),
+                           (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_image"}]}]})):
             self.assertEqual(self.fake.http("POST", path, body)[0], 400)
 
     def test_no_arguments_are_an_empty_object(self):
@@ -110,7 +121,8 @@ class KeptGoing(unittest.TestCase):
 
     def test_a_refusal_is_what_was_said(self):
         for said, want in (({"content": None, "refusal": "No."}, "No."), ({"content": "", "refusal": "No."}, "No."),
-                           ({"content": "Well.", "refusal": "No."}, "Well.\n\nNo."), ({"content": "Yes.", "refusal": ""}, "Yes."),
+                           ({"content": "Well.", "refusal": "No."}, "Well.\n\nNo."),
+                           ({"content": "Yes.", "refusal": ""}, "Yes."),
                            ({"content": [{"type": "refusal", "refusal": "No."}], "refusal": None}, "No.")):
             with self.subTest(said=said):
                 path, body = chat()
@@ -118,7 +130,8 @@ class KeptGoing(unittest.TestCase):
                 self.assertEqual(self.prompt(path, body), PROMPT % (want, "", "ok"))
 
     def test_large_integers_of_a_tool_s_schema_are_reals(self):
-        tool = b'{"type":"function","function":{"name":"f","parameters":{"maximum":18446744073709551615,"minimum":-9223372036854775808,"default":123}}}'
+        tool = (b'{"type":"function","function":{"name":"f","parameters":{"maximum":18446744073709551615,'
+                b'"minimum":-9223372036854775808,"default":123}}}')
         raw = b'{"messages":[{"role":"user","content":"s"}],"tools":[' + tool + b"]}"
         status, _, answer = self.fake.http("POST", CHAT, raw)
         self.assertEqual(status, 200, answer)

@@ -88,8 +88,10 @@ class Routes(OnFake):
         self.assertEqual([r[1] for r in routes() if r[2] == "OPEN"], ["/health"])
         for method, path, access in routes():
             path = path.replace("*", "fake")
-            for headers in ({}, bearer("wrong"), bearer(""), {"Authorization": "a-key"}, {"Authorization": "Basic YS1rZXk6"},
-                            {"x-api-key": "wrong"}, {"x-api-key": ""}, {"Cookie": "key=a-key"}, {"Authorization": "Bearer"}):
+            for headers in ({}, bearer("wrong"), bearer(""), {"Authorization": "a-key"},
+                            {"Authorization": "Basic YS1rZXk6"},
+                            {"x-api-key": "wrong"}, {"x-api-key": ""}, {"Cookie": "key=a-key"},
+                            {"Authorization": "Bearer"}):
                 with self.subTest(method=method, path=path, headers=headers):
                     got = self.fake.http(method, path, "{}" if method == "POST" else None, headers)
                     if access == "OPEN":
@@ -105,8 +107,10 @@ class Routes(OnFake):
         self.assertEqual(self.fake.command("counts"), "0 0")
 
     def test_what_is_not_there_looks_the_same_without_a_key(self):
-        for method, path in (("GET", "/"), ("GET", "/nowhere"), ("POST", "/nowhere"), ("GET", CHAT), ("POST", CHAT), ("DELETE", "/v1/models"),
-                             ("POST", "/health"), ("GET", "/health/"), ("GET", "/health/../v1/models"), ("GET", "//health"),
+        for method, path in (("GET", "/"), ("GET", "/nowhere"), ("POST", "/nowhere"), ("GET", CHAT), ("POST", CHAT),
+                             ("DELETE", "/v1/models"),
+                             ("POST", "/health"), ("GET", "/health/"), ("GET", "/health/../v1/models"),
+                             ("GET", "//health"),
                              ("GET", "/health%2f..%2fv1/models"), ("GET", "/health%00"), ("GET", "/health%00/x"),
                              ("GET", "/HEALTH"), ("OPTIONS", CHAT)):
             got = self.fake.http(method, path, "{}" if method == "POST" else None)
@@ -118,7 +122,8 @@ class Routes(OnFake):
 
     def test_either_header_with_any_case(self):
         for headers in (bearer("a-key"), {"authorization": "bearer a-key"}, {"AUTHORIZATION": "BEARER  a-key"},
-                        {"X-Api-Key": "b-key"}, {**bearer("wrong"), "x-api-key": "a-key"}, {**bearer("a-key"), "x-api-key": "wrong"}):
+                        {"X-Api-Key": "b-key"}, {**bearer("wrong"), "x-api-key": "a-key"},
+                        {**bearer("a-key"), "x-api-key": "wrong"}):
             self.assertEqual(self.fake.http("GET", "/version", headers=headers)[0], 200, headers)
 
     def test_a_request_without_a_key_costs_no_body_memory(self):
@@ -150,7 +155,8 @@ class Blanks(OnFake):
 
 
 class Limits(OnFake):
-    LINES = (line("one", "one", "concurrent=1"), line("few", "few", "concurrent=2"), line("slow", "slow", "requests_per_minute=3"), line("free", "free"))
+    LINES = (line("one", "one", "concurrent=1"), line("few", "few", "concurrent=2"),
+             line("slow", "slow", "requests_per_minute=3"), line("free", "free"))
 
     def limited(self, got):
         e = self.refused(429, *got)
@@ -184,7 +190,8 @@ class Limits(OnFake):
     def test_several_answers_of_one_request_count_each(self):
         e = self.refused(400, *self.post("s", "few", n=3))
         self.assertIn("3 answers at once: the key few may have 2", e["message"])
-        self.assertEqual(self.fake.http("POST", "/v1/completions", {"prompt": ["a", "b", "c"], "max_tokens": 1}, bearer("few"))[0], 400)
+        self.assertEqual(self.fake.http("POST", "/v1/completions", {"prompt": ["a", "b", "c"], "max_tokens": 1},
+                                        bearer("few"))[0], 400)
         self.assertEqual(self.fake.command("counts"), "0 0")
         s = self.fake.stream(chat("w|s"), headers=bearer("few"))
         self.assertEqual(s.status, 200)
@@ -279,12 +286,15 @@ class Open(Refused):
 
     def test_without_keys_a_page_cannot_pass_for_this_machine_by_its_own_name(self):
         def got(f, host, headers=None):
-            return [f.http(m, p, b, {"Host": host, **(headers or {})})[0] for m, p, b in (("GET", "/v1/models", None), ("POST", CHAT, chat("s")))]
+            return [f.http(m, p, b, {"Host": host, **(headers or {})})[0] for m, p,
+                    b in (("GET", "/v1/models", None), ("POST", CHAT, chat("s")))]
         with Fake() as f:
-            for host in ("evil.example", f"evil.example:{f.port}", "127.0.0.1.evil.example", "1.2.3.4.", "localhost.evil.example:80", "x.localhost.x"):
+            for host in ("evil.example", f"evil.example:{f.port}", "127.0.0.1.evil.example", "1.2.3.4.",
+                         "localhost.evil.example:80", "x.localhost.x"):
                 self.assertEqual(got(f, host), [200 if host == "1.2.3.4." else 403] * 2, host)
             self.refused(403, *f.http("GET", "/health", headers={"Host": "evil.example"}))
-            for host in ("127.0.0.1", f"127.0.0.1:{f.port}", "localhost", f"localhost:{f.port}", "[::1]", "[::1]:80", "a.localhost:1", "dsv4d", "10.0.0.1"):
+            for host in ("127.0.0.1", f"127.0.0.1:{f.port}", "localhost", f"localhost:{f.port}", "[::1]", "[::1]:80",
+                         "a.localhost:1", "dsv4d", "10.0.0.1"):
                 self.assertEqual(got(f, host), [200, 200], host)
         with Fake(allow_no_keys=1) as f:
             self.assertEqual(got(f, "evil.example"), [200, 200])
@@ -362,7 +372,8 @@ class OnDaemon(unittest.TestCase):
         return json.loads(out)["keys"]
 
     def test_dsv4ctl_key_new_refuses(self):
-        for words in ((), ("a/b",), ("a", "b"), ("a", "--concurrent"), ("a", "--concurrent", "0"), ("a", "--concurrent=x"),
+        for words in ((), ("a/b",), ("a", "b"), ("a", "--concurrent"), ("a", "--concurrent", "0"),
+                      ("a", "--concurrent=x"),
                       ("a", "--what", "1"), ("a", "--concurrent", "1", "--concurrent", "2"), ("x" * 27,)):
             code, out, err = self.ctl("key", "new", *words)
             self.assertEqual((code, out), (2, ""), words)
@@ -372,7 +383,8 @@ class OnDaemon(unittest.TestCase):
         with KeyFile("alice\n") as file:
             conf = self.conf(f"[http]\nkeys = {file.path}\n").name
             for extra in ((), ("-t",)):
-                r = subprocess.run([os.path.join(BUILD, "dsv4d"), "--config", conf, *extra], capture_output=True, text=True,
+                r = subprocess.run([os.path.join(BUILD, "dsv4d"), "--config", conf, *extra], capture_output=True,
+                                   text=True,
                                    check=False, timeout=60)
                 self.assertEqual(r.returncode, 78, r.stderr)
                 self.assertIn(f"{file.path}:1: ", r.stderr)
@@ -381,14 +393,20 @@ class OnDaemon(unittest.TestCase):
 def lost(path, cid):
     """A history whose reasoning got lost, in each protocol's form."""
     if path == "/v1/responses":
-        return {"input": [{"role": "user", "content": "x"}, {"type": "function_call", "call_id": cid, "name": "f", "arguments": "{}"},
-                          {"type": "function_call_output", "call_id": cid, "output": "x"}, {"role": "user", "content": "s"}]}
+        return {"input": [{"role": "user", "content": "x"},
+                          {"type": "function_call", "call_id": cid, "name": "f", "arguments": "{}"},
+                          {"type": "function_call_output", "call_id": cid, "output": "x"},
+                          {"role": "user", "content": "s"}]}
     if path == "/v1/messages":
         return {"model": "claude-x", "max_tokens": 9, "thinking": {"type": "adaptive"}, "messages": [
-            {"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "tool_use", "id": cid, "name": "f", "input": {}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": cid}]}, {"role": "user", "content": "s"}]}
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": cid, "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": cid}]},
+            {"role": "user", "content": "s"}]}
     return {"messages": [{"role": "user", "content": "x"},
-                         {"role": "assistant", "tool_calls": [{"id": cid, "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+                         {"role": "assistant",
+                          "tool_calls":
+                          [{"id": cid, "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
                          {"role": "tool", "tool_call_id": cid, "content": "x"}, {"role": "user", "content": "s"}],
             "tools": [{"type": "function", "function": {"name": "f"}}]}
 
@@ -403,9 +421,11 @@ class Reasoning(unittest.TestCase):
 
     def test_reasoning_is_told_to_no_other_key(self):
         paths = (CHAT, "/apply-template", "/v1/messages", "/v1/responses")
-        with KeyFile(line("alice", "a-key"), line("bob", "b-key")) as f, Fake(keys=f.path) as fake, Fake() as open_to_all:
+        with KeyFile(line("alice", "a-key"),
+                     line("bob", "b-key")) as f, Fake(keys=f.path) as fake, Fake() as open_to_all:
             for path in paths:
-                for server, headers, label in ((fake, bearer("a-key"), "http:alice"), (fake, bearer("b-key"), "http:bob"), (open_to_all, {}, "http")):
+                for server, headers, label in ((fake, bearer("a-key"), "http:alice"),
+                                               (fake, bearer("b-key"), "http:bob"), (open_to_all, {}, "http")):
                     for owner in ("http:alice", "http:bob", "http"):
                         with self.subTest(path=path, label=label, owner=owner):
                             self.assertEqual(self.told(server, path, f"call of {owner}", headers), owner == label)

@@ -15,29 +15,31 @@ from fake import Fake  # noqa: E402
 
 # The fields of requests that these publish, by who does.
 KNOWN = {
-    "OpenAI's chat completions": """messages model audio frequency_penalty function_call functions logit_bias logprobs
-        max_completion_tokens max_tokens metadata modalities n parallel_tool_calls prediction presence_penalty prompt_cache_key
-        prompt_cache_retention reasoning_effort response_format safety_identifier seed service_tier stop store stream stream_options
-        temperature tool_choice tools top_logprobs top_p user verbosity web_search_options""",
-    "OpenAI's text completions": "model prompt best_of echo frequency_penalty logit_bias logprobs max_tokens n presence_penalty seed "
-        "stop stream stream_options suffix temperature top_p user",
-    "OpenAI's responses": """background context_management conversation include input instructions max_output_tokens max_tool_calls
-        metadata model parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_retention reasoning
-        safety_identifier service_tier store stream stream_options temperature text tool_choice tools top_logprobs top_p truncation
-        user""",
-    "Anthropic's messages": """max_tokens messages model betas cache_control container context_management inference_geo mcp_servers
-        metadata output_config output_format service_tier speed stop_sequences stream system temperature thinking tool_choice tools
-        top_k top_p""",
-    "vLLM": """use_beam_search top_k min_p repetition_penalty length_penalty stop_token_ids include_stop_str_in_output ignore_eos
-        min_tokens skip_special_tokens spaces_between_special_tokens truncate_prompt_tokens truncation_side prompt_logprobs
-        allowed_token_ids bad_words echo add_generation_prompt continue_final_message add_special_tokens documents chat_template
-        chat_template_kwargs mm_processor_kwargs structured_outputs guided_json guided_regex guided_choice guided_grammar
-        guided_decoding_backend guided_whitespace_pattern structural_tag priority request_id logits_processors
-        return_tokens_as_token_ids return_token_ids cache_salt kv_transfer_params vllm_xargs include_reasoning
-        thinking_token_budget""",
-    "others": """enable_thinking thinking_budget thinking_budget_tokens separate_reasoning json_schema regex ebnf grammar n_predict n_probs
-        typical_p tfs_z top_n_sigma top_a mirostat xtc_probability dry_multiplier dynatemp_range samplers repeat_penalty
-        custom_logit_processor min_new_tokens max_new_tokens stop_regex no_stop_trim cache_prompt options format""",
+    "OpenAI's chat completions": """messages model audio frequency_penalty function_call functions logit_bias
+        logprobs max_completion_tokens max_tokens metadata modalities n parallel_tool_calls prediction
+        presence_penalty prompt_cache_key prompt_cache_retention reasoning_effort response_format safety_identifier
+        seed service_tier stop store stream stream_options temperature tool_choice tools top_logprobs top_p user
+        verbosity web_search_options""",
+    "OpenAI's text completions": """model prompt best_of echo frequency_penalty logit_bias logprobs max_tokens n
+        presence_penalty seed stop stream stream_options suffix temperature top_p user""",
+    "OpenAI's responses": """background context_management conversation include input instructions max_output_tokens
+        max_tool_calls metadata model parallel_tool_calls previous_response_id prompt prompt_cache_key
+        prompt_cache_retention reasoning safety_identifier service_tier store stream stream_options temperature text
+        tool_choice tools top_logprobs top_p truncation user""",
+    "Anthropic's messages": """max_tokens messages model betas cache_control container context_management
+        inference_geo mcp_servers metadata output_config output_format service_tier speed stop_sequences stream
+        system temperature thinking tool_choice tools top_k top_p""",
+    "vLLM": """use_beam_search top_k min_p repetition_penalty length_penalty stop_token_ids
+        include_stop_str_in_output ignore_eos min_tokens skip_special_tokens spaces_between_special_tokens
+        truncate_prompt_tokens truncation_side prompt_logprobs allowed_token_ids bad_words echo add_generation_prompt
+        continue_final_message add_special_tokens documents chat_template chat_template_kwargs mm_processor_kwargs
+        structured_outputs guided_json guided_regex guided_choice guided_grammar guided_decoding_backend
+        guided_whitespace_pattern structural_tag priority request_id logits_processors return_tokens_as_token_ids
+        return_token_ids cache_salt kv_transfer_params vllm_xargs include_reasoning thinking_token_budget""",
+    "others": """enable_thinking thinking_budget thinking_budget_tokens separate_reasoning json_schema regex ebnf
+        grammar n_predict n_probs typical_p tfs_z top_n_sigma top_a mirostat xtc_probability dry_multiplier
+        dynatemp_range samplers repeat_penalty custom_logit_processor min_new_tokens max_new_tokens stop_regex
+        no_stop_trim cache_prompt options format""",
 }
 # The clients' own types of requests (module, type); what they have of it is known too, where they are installed.
 TYPED = (
@@ -53,7 +55,8 @@ TYPED = (
 TYPED_OBJECTS = (
     ("openai.types.shared_params.reasoning", "Reasoning", "reasoning", "effort summary generate_summary"),
     ("openai.types.responses.response_text_config_param", "ResponseTextConfigParam", "text", "format"),
-    ("openai.types.chat.chat_completion_stream_options_param", "ChatCompletionStreamOptionsParam", "stream_options", "include_usage"),
+    ("openai.types.chat.chat_completion_stream_options_param", "ChatCompletionStreamOptionsParam", "stream_options",
+     "include_usage"),
     ("openai.types.responses.response_create_params", "StreamOptions", "stream_options", ""),
     ("openai.types.responses.response_create_params", "PromptCacheOptions", "prompt_cache_options", ""),
     ("anthropic.types.output_config_param", "OutputConfigParam", "output_config", "effort format"),
@@ -61,19 +64,24 @@ TYPED_OBJECTS = (
 )
 ROUTES = {
     # path: (a good body, its tables, what its other parsers read)
-    "/v1/chat/completions": ({"messages": [{"role": "user", "content": "s"}]}, ("request/settings_fields", "request/chat_fields"),
-                             """messages model seed logit_bias stop best_of stream_options tools tool_choice parallel_tool_calls
-                             response_format guided_json json_schema structured_outputs thinking reasoning reasoning_effort
-                             enable_thinking chat_template_kwargs thinking_budget thinking_token_budget thinking_budget_tokens"""),
+    "/v1/chat/completions": ({"messages": [{"role": "user", "content": "s"}]},
+                             ("request/settings_fields", "request/chat_fields"),
+                             """messages model seed logit_bias stop best_of stream_options tools tool_choice
+                             parallel_tool_calls response_format guided_json json_schema structured_outputs thinking
+                             reasoning reasoning_effort enable_thinking chat_template_kwargs thinking_budget
+                             thinking_token_budget thinking_budget_tokens"""),
     "/v1/completions": ({"prompt": "s"}, ("request/settings_fields", "completions/completions_fields"),
                         "prompt model seed logit_bias stop best_of stream_options"),
-    "/v1/messages": ({"model": "fake", "max_tokens": 9, "messages": [{"role": "user", "content": "s"}]}, ("anthropic/anthropic_fields",),
-                     "messages model system seed logit_bias stop_sequences thinking output_config output_format tools tool_choice"),
+    "/v1/messages": ({"model": "fake", "max_tokens": 9, "messages": [{"role": "user", "content": "s"}]},
+                     ("anthropic/anthropic_fields",),
+                     "messages model system seed logit_bias stop_sequences thinking output_config output_format tools "
+                     "tool_choice"),
     "/v1/responses": ({"input": "s"}, ("responses/responses_fields",),
-                      """input model instructions previous_response_id include metadata reasoning text tools tool_choice seed
-                      logit_bias"""),
+                      """input model instructions previous_response_id include metadata reasoning text tools
+                      tool_choice seed logit_bias"""),
 }
-PLAIN = {"seed": 5, "top_k": 3, "min_p": 0.5, "repetition_penalty": 1.5, "presence_penalty": 0.5, "frequency_penalty": 0.25}
+PLAIN = {"seed": 5, "top_k": 3, "min_p": 0.5, "repetition_penalty": 1.5, "presence_penalty": 0.5,
+         "frequency_penalty": 0.25}
 
 
 def names(kinds, tables):
@@ -122,22 +130,26 @@ class Fields(unittest.TestCase):
             decided = {*names("REAL|INT|FLAG|REFUSED|ONLY|REMARK", tables), *read.split()}
             self.assertEqual(sorted(known - decided), [], path)
         for module, name, owner, read in TYPED_OBJECTS:
-            self.assertEqual(sorted(typed(module, name) - set(members().get(owner, {})) - set(read.split())), [], (owner, name))
+            self.assertEqual(sorted(typed(module, name) - set(members().get(owner, {})) - set(read.split())), [],
+                             (owner, name))
 
     def test_members_of_objects_that_cannot_be_honoured_are_refused_by_name(self):
         n = 0
-        for path, owner in (("/v1/responses", "reasoning"), ("/v1/chat/completions", "reasoning"), ("/v1/responses", "text"),
+        for path, owner in (("/v1/responses", "reasoning"), ("/v1/chat/completions", "reasoning"),
+                            ("/v1/responses", "text"),
                             ("/v1/messages", "output_config"), *((p, "prompt_cache_options") for p in ROUTES)):
             for name, kind in members()[owner].items():
                 status, _, body = self.fake.http("POST", path, {**ROUTES[path][0], owner: {name: "nonsense"}})
                 if kind == "REMARK":
                     self.assertEqual(status, 200, body)
                     continue
-                self.assertEqual((status, body["error"].get("param", f"{owner}.{name}")), (400, f"{owner}.{name}"), body)
+                self.assertEqual((status, body["error"].get("param", f"{owner}.{name}")), (400, f"{owner}.{name}"),
+                                 body)
                 self.assertRegex(body["error"]["message"], rf"^{owner}\.{name}: .{{8,}}")
                 n += 1
         self.assertGreater(n, 10)
-        for good in ({"reasoning": {"mode": "standard", "context": "auto"}}, {"prompt_cache_options": {"mode": "implicit", "ttl": "30m", "prewarm": False}}):
+        for good in ({"reasoning": {"mode": "standard", "context": "auto"}},
+                     {"prompt_cache_options": {"mode": "implicit", "ttl": "30m", "prewarm": False}}):
             status, _, body = self.fake.http("POST", "/v1/responses", {"input": "s", **good})
             self.assertEqual(status, 200, body)
 

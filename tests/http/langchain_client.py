@@ -42,13 +42,15 @@ def setUpModule():
 
 class Chains(unittest.TestCase):
     def setUp(self):
-        self.settings = {"base_url": daemon.url + "/v1", "api_key": "unused", "model": "tiny", "max_retries": 0, "temperature": 0, "max_tokens": 200}
+        self.settings = {"base_url": daemon.url + "/v1", "api_key": "unused", "model": "tiny", "max_retries": 0,
+                         "temperature": 0, "max_tokens": 200}
         self.chat = ChatOpenAI(**self.settings)
 
     def test_an_answer_and_what_it_used(self):
         m = self.chat.invoke("Hello")
         self.assertEqual((m.content, m.response_metadata["finish_reason"]), ("Hello! How can I help you?", "stop"))
-        self.assertEqual(m.usage_metadata["total_tokens"], m.usage_metadata["input_tokens"] + m.usage_metadata["output_tokens"])
+        self.assertEqual(m.usage_metadata["total_tokens"], m.usage_metadata["input_tokens"]
+                         + m.usage_metadata["output_tokens"])
         self.assertGreater(m.usage_metadata["output_token_details"]["reasoning"], 0)
 
     def test_a_stream_adds_up(self):
@@ -80,7 +82,8 @@ class Chains(unittest.TestCase):
     def test_structured_output(self):
         for method in ("json_schema", "function_calling"):
             self.assertIsInstance(self.chat.with_structured_output(Trip, method=method).invoke("Hello"), Trip, method)
-        self.assertTrue(self.chat.with_structured_output(Trip, method="json_schema", include_raw=True).invoke("Hello")["parsed"])
+        self.assertTrue(self.chat.with_structured_output(Trip, method="json_schema",
+                                                         include_raw=True).invoke("Hello")["parsed"])
 
     def test_texts(self):
         llm = OpenAI(**{**self.settings, "max_tokens": 8})

@@ -105,7 +105,8 @@ def switches(fake):
     found = {}
     tasks = f"/proc/{fake.process.pid}/task"
     for task in os.listdir(tasks):
-        with open(f"{tasks}/{task}/comm", encoding="utf-8") as comm, open(f"{tasks}/{task}/status", encoding="utf-8") as status:
+        with open(f"{tasks}/{task}/comm", encoding="utf-8") as comm, open(f"{tasks}/{task}/status",
+                                                                          encoding="utf-8") as status:
             if comm.read().startswith("MHD"):
                 found[task] = sum(int(line.split()[1]) for line in status if "ctxt_switches" in line)
     return found

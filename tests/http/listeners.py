@@ -46,7 +46,8 @@ def ask(connection, path="/version", headers=None):
 def pair(folder, name):
     """Files of a certificate for 127.0.0.1 that its own key signed."""
     cert, key = (os.path.join(folder, f"{name}.{kind}") for kind in ("cert", "key"))
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-days", "2",
                     "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
                    check=True, capture_output=True)
     os.chmod(key, 0o600)
@@ -66,7 +67,8 @@ class Unix(unittest.TestCase):
 
     def dsv4d(self, *args):
         return subprocess.run([os.path.join(BUILD, "dsv4d"), "--control", os.path.join(self.dir, "control"), "--state",
-                               os.path.join(self.dir, "state"), "--model", os.path.join(os.environ["top_srcdir"], "etc", "tiny"), *args],
+                               os.path.join(self.dir, "state"), "--model",
+                               os.path.join(os.environ["top_srcdir"], "etc", "tiny"), *args],
                               capture_output=True, text=True, check=False, timeout=600)
 
     def test_a_port_and_a_socket_at_once(self):
@@ -143,7 +145,8 @@ class Tls(unittest.TestCase):
         return pair(self.dir, name)
 
     def connect(self, port, cert):
-        return http.client.HTTPSConnection("127.0.0.1", port, timeout=60, context=ssl.create_default_context(cafile=cert))
+        return http.client.HTTPSConnection("127.0.0.1", port, timeout=60,
+                                           context=ssl.create_default_context(cafile=cert))
 
     def test_the_certificate_is_the_one_in_the_file(self):
         other, _ = self.pair("b")
@@ -178,7 +181,8 @@ class Tls(unittest.TestCase):
         with Fake(tls_cert=self.cert, tls_key=self.key, keep_alive=1e-9) as f:
             def stream(script):
                 c = self.connect(f.port, self.cert)
-                c.request("POST", CHAT, json.dumps({**chat(script), "stream": True}), {"Content-Type": "application/json"})
+                c.request("POST", CHAT, json.dumps({**chat(script), "stream": True}),
+                          {"Content-Type": "application/json"})
                 return c, c.getresponse()
             c, r = stream("w|c0123456789|*20000|s")
             self.assertTrue(r.readline().startswith(b"data: "))
@@ -204,12 +208,14 @@ class Tls(unittest.TestCase):
         with Fake(tls_cert=self.cert, tls_key=self.key, max_body=1 << 14) as f:
             c = self.connect(f.port, self.cert)
             c.connect()
-            c.sock.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" % CHAT.encode()
+            c.sock.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+                           b"chunked\r\n\r\n" % CHAT.encode()
                            + (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 5)
             said = b""
             while part := c.sock.recv(65536):
                 said += part
-            self.assertTrue(said.startswith(b"HTTP/1.1 413 ") and b'"code":"too_large"' in said.replace(b'": "', b'":"'), said)
+            self.assertTrue(said.startswith(b"HTTP/1.1 413 ")
+                            and b'"code":"too_large"' in said.replace(b'": "', b'":"'), said)
             c.close()
 
     def test_the_official_client(self):
@@ -243,7 +249,8 @@ class Tls(unittest.TestCase):
                            (f"tls_cert = {self.cert}\ntls_key = {self.dir}/none\n", "No such file")):
             with open(conf, "w", encoding="utf-8") as c:
                 c.write("[http]\n" + text)
-            r = subprocess.run([os.path.join(BUILD, "dsv4d"), "-t", "--config", conf], capture_output=True, text=True, check=False)
+            r = subprocess.run([os.path.join(BUILD, "dsv4d"), "-t", "--config", conf], capture_output=True, text=True,
+                               check=False)
             self.assertEqual(r.returncode, 78, r.stderr)
             self.assertIn(says, r.stderr)
 
@@ -284,7 +291,8 @@ class Cors(unittest.TestCase):
                            "https://chat.example http://localhost:3000"):
                 status, headers, _ = f.http("OPTIONS", CHAT, headers={**self.ASK, "Origin": origin})
                 self.assertEqual((status, self.allowed(headers)), (405, {}), origin)
-            self.assertEqual(f.http("OPTIONS", CHAT, headers={"Origin": "https://chat.example"})[0], 405)  # no such question
+            self.assertEqual(f.http("OPTIONS", CHAT, headers={"Origin": "https://chat.example"})[0],
+                             405)  # no such question
 
     def test_any_origin(self):
         with Fake(cors="*") as f:
@@ -292,12 +300,14 @@ class Cors(unittest.TestCase):
 
     def test_what_is_no_origin_is_refused(self):
         with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
-            for origins in ("chat.example", "https://chat.example/", "https://", "https://chat.example/x", "HTTPS://chat.example"):
+            for origins in ("chat.example", "https://chat.example/", "https://", "https://chat.example/x",
+                            "HTTPS://chat.example"):
                 conf.seek(0)
                 conf.truncate()
                 conf.write(f"[http]\ncors_origins = {origins}\n")
                 conf.flush()
-                r = subprocess.run([os.path.join(BUILD, "dsv4d"), "-t", "--config", conf.name], capture_output=True, text=True, check=False)
+                r = subprocess.run([os.path.join(BUILD, "dsv4d"), "-t", "--config", conf.name], capture_output=True,
+                                   text=True, check=False)
                 self.assertEqual(r.returncode, 78, origins)
                 self.assertIn("cors_origins", r.stderr)
 

@@ -35,7 +35,8 @@ class Memory(unittest.TestCase):
                 self.together(d, {"messages": say("hi"), "max_tokens": 2})
                 start = anonymous(d)
                 # A hundred thousand small values, and long texts for several answers each.
-                self.together(d, {"messages": [{**say("hi")[0], "junk": [[i] for i in range(120000)]}], "max_tokens": 2})
+                self.together(d, {"messages": [{**say("hi")[0], "junk": [[i] for i in range(120000)]}],
+                                  "max_tokens": 2})
                 thought = {"role": "assistant", "content": "y", "reasoning_content": "J" * 7 * MIB}
                 self.together(d, {"messages": say("hi") + [thought] + say("so?"), "max_tokens": 2, "n": 4})
                 until(lambda: anonymous(d) < start + 32 * MIB, "the memory of large bodies to be given back", 60)

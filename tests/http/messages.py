@@ -46,8 +46,10 @@ CONVERSATIONS = [
     # What changes with every request and is not for the model.
     ({"system": [text("x-anthropic-billing-header: cc_version=2; cch=1;"), text("You are")], "messages": [USER]},
      [{"role": "system", "content": "You are"}, USER]),
-    ({"system": "x-anthropic-billing-header: cch=1;\nYou are", "messages": [USER]}, [{"role": "system", "content": "You are"}, USER]),
-    ({"messages": [{"role": "user", "content": [text("s", **CACHE), text("B")]}]}, [{"role": "user", "content": "s\n\nB"}]),
+    ({"system": "x-anthropic-billing-header: cch=1;\nYou are", "messages": [USER]},
+     [{"role": "system", "content": "You are"}, USER]),
+    ({"messages": [{"role": "user", "content": [text("s", **CACHE), text("B")]}]},
+     [{"role": "user", "content": "s\n\nB"}]),
     # Calls and their results.
     ({"messages": [USER, {"role": "assistant", "content": [text("Let me"), text(" see"), USE]},
                    {"role": "user", "content": [RESULT, text("s")]}]},
@@ -56,7 +58,9 @@ CONVERSATIONS = [
     ({"messages": [USER, {"role": "assistant", "content": [USE, {**USE, "id": "toolu_2"}]},
                    {"role": "user", "content": [{**RESULT, "content": [text("a"), text("b", **CACHE)]},
                                                 {"type": "tool_result", "tool_use_id": "toolu_2"}]}]},
-     [USER, {"role": "assistant", "content": "", "tool_calls": [call({"city": "Milan"}), call({"city": "Milan"}, cid="toolu_2")]},
+     [USER,
+      {"role": "assistant", "content": "",
+       "tool_calls": [call({"city": "Milan"}), call({"city": "Milan"}, cid="toolu_2")]},
       {"role": "tool", "tool_call_id": "toolu_1", "content": [text("a"), text("b")]},
       {"role": "tool", "tool_call_id": "toolu_2", "content": []}]),
     ({"messages": [USER, {"role": "assistant", "content": [USE]},
@@ -68,18 +72,26 @@ CONVERSATIONS = [
      [USER, {"role": "assistant", "content": "", "tool_calls": [call({"city": "Milan"})]},
       {"role": "tool", "tool_call_id": "toolu_1", "content": [{"type": "image", "text": ""}]}]),
     ({"messages": [USER, {"role": "assistant", "content": [USE]},
-                   {"role": "user", "content": [{**RESULT, "content": [{"type": "tool_reference", "tool_name": "f"}]}]}]},
+                   {"role": "user",
+                    "content": [{**RESULT, "content": [{"type": "tool_reference", "tool_name": "f"}]}]}]},
      [USER, {"role": "assistant", "content": "", "tool_calls": [call({"city": "Milan"})]},
       {"role": "tool", "tool_call_id": "toolu_1", "content": [text("The tool f can be called.")]}]),
     # Thinking of earlier turns is the assistant's reasoning, whoever signed it; redacted thinking nobody here can read.
-    ({"messages": [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "EqQB=="}, text("A")]}, USER]},
+    ({"messages":
+      [USER,
+       {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "EqQB=="}, text("A")]},
+       USER]},
      [USER, {"role": "assistant", "content": "A", "reasoning_content": "hm"}, USER]),
-    ({"messages": [USER, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}, text("A")]}, USER]},
+    ({"messages": [USER, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}, text("A")]},
+                   USER]},
      [USER, {"role": "assistant", "content": "A"}, USER]),
     ({"messages": [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature":
       "dsv4.text." + base64.b64encode("hm ď".encode()).decode()}, text("A")]}, USER]},
      [USER, {"role": "assistant", "content": "A", "reasoning_content": "hm ď"}, USER]),
-    ({"messages": [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": "dsv4.text.?"}, text("A")]}, USER]},
+    ({"messages":
+      [USER,
+       {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": "dsv4.text.?"}, text("A")]},
+       USER]},
      [USER, {"role": "assistant", "content": "A"}, USER]),
     # Turns of one role in a row are one.
     ({"messages": [USER, {"role": "assistant", "content": "A"}, {"role": "assistant", "content": [text("B"), USE]},
@@ -91,14 +103,17 @@ CONVERSATIONS = [
      [USER, {"role": "assistant", "content": "so the answer is (", "wo_eos": True}]),
     ({"messages": [{"role": "user", "content": "A"}, {"role": "system", "content": [text("Be kind.")]}, USER]},
      [{"role": "user", "content": "A"}, {"role": "user", "content": "Be kind."}, USER]),
-    ({"system": "A", "messages": [{"role": "system", "content": "B"}, USER]}, [{"role": "system", "content": "A\n\nB"}, USER]),
+    ({"system": "A", "messages": [{"role": "system", "content": "B"}, USER]},
+     [{"role": "system", "content": "A\n\nB"}, USER]),
 ]
 
 # (fields of a good body, what the engine is told)
 RIGHT = [
-    ({}, {"thinking": False, "effort": 0, "max_tokens": 100, "calls": "auto", "one_call": False, "format": "text", "max_reasoning": 0, "label": "http"}),
+    ({}, {"thinking": False, "effort": 0, "max_tokens": 100, "calls": "auto", "one_call": False, "format": "text",
+          "max_reasoning": 0, "label": "http"}),
     ({"model": "claude-opus-4-8"}, {"max_tokens": 100}),
-    ({"max_tokens": 7, "temperature": 0, "top_p": 0.5, "top_k": 3}, {"max_tokens": 7, "temperature": 0, "top_p": 0.5, "top_k": 3}),
+    ({"max_tokens": 7, "temperature": 0, "top_p": 0.5, "top_k": 3},
+     {"max_tokens": 7, "temperature": 0, "top_p": 0.5, "top_k": 3}),
     ({"stop_sequences": ["a", "b"]}, {"stop": ["a", "b"]}),
     ({"thinking": {"type": "enabled", "budget_tokens": 2048}}, {"thinking": True, "max_reasoning": 2048, "effort": 0}),
     ({"thinking": {"type": "adaptive"}}, {"thinking": True, "max_reasoning": 0}),
@@ -106,15 +121,21 @@ RIGHT = [
     ({"output_config": {"effort": "high"}}, {"thinking": True, "effort": 1}),
     ({"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}}, {"thinking": False}),
     ({"tools": [TOOL]}, {"tools": [FUNCTION], "calls": "auto", "one_call": False}),
-    ({"tools": [{**TOOL, "type": "custom", "strict": False, "eager_input_streaming": True, **CACHE}]}, {"tools": [FUNCTION]}),
-    ({"tools": [{**TOOL, "strict": True}]}, {"tools": [{"type": "function", "function": {**FUNCTION["function"], "strict": True}}]}),
-    ({"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, {"calls": "auto", "one_call": True}),
+    ({"tools": [{**TOOL, "type": "custom", "strict": False, "eager_input_streaming": True, **CACHE}]},
+     {"tools": [FUNCTION]}),
+    ({"tools": [{**TOOL, "strict": True}]},
+     {"tools": [{"type": "function", "function": {**FUNCTION["function"], "strict": True}}]}),
+    ({"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+     {"calls": "auto", "one_call": True}),
     ({"tools": [TOOL], "tool_choice": {"type": "any"}}, {"calls": "required"}),
-    ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "get_weather"}}, {"calls": "named", "function": "get_weather"}),
+    ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "get_weather"}},
+     {"calls": "named", "function": "get_weather"}),
     ({"tools": [TOOL], "tool_choice": {"type": "none"}}, {"calls": "none", "tools": None}),
-    ({"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}, {"format": "json_schema", "schema": SCHEMA}),
+    ({"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+     {"format": "json_schema", "schema": SCHEMA}),
     ({"output_format": {"type": "json_schema", "schema": SCHEMA}}, {"format": "json_schema", "schema": SCHEMA}),
-    ({"metadata": {"user_id": "u"}, "service_tier": "auto", "container": None, "mcp_servers": [], "speed": "fast", **CACHE,
+    ({"metadata": {"user_id": "u"}, "service_tier": "auto", "container": None, "mcp_servers": [], "speed": "fast",
+      **CACHE,
       "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}, {"max_tokens": 100}),
 ]
 
@@ -122,46 +143,64 @@ RIGHT = [
 WRONG = [
     ({"model": None}, "model"), ({"model": 3}, "model"), ({"model": "other"}, "model"),
     ({"max_tokens": None}, "max_tokens"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": "7"}, "max_tokens"),
-    ({"messages": None}, "messages"), ({"messages": []}, "messages"), ({"messages": "s"}, "messages"), ({"messages": ["s"]}, "messages[0]"),
-    ({"messages": [{"content": "s"}]}, "messages[0].role"), ({"messages": [{"role": "tool", "content": "s"}]}, "messages[0].role"),
-    ({"messages": [{"role": "user"}]}, "messages[0].content"), ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
+    ({"messages": None}, "messages"), ({"messages": []}, "messages"), ({"messages": "s"}, "messages"),
+    ({"messages": ["s"]}, "messages[0]"),
+    ({"messages": [{"content": "s"}]}, "messages[0].role"),
+    ({"messages": [{"role": "tool", "content": "s"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
     ({"messages": [{"role": "user", "content": ["s"]}]}, "messages[0].content[0]"),
     ({"messages": [{"role": "user", "content": [{"text": "s"}]}]}, "messages[0].content[0].type"),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
-    ({"messages": [{"role": "user", "content": [text("s"), {"type": "image", "source": {}}]}]}, "messages[0].content[1].type"),
+    ({"messages": [{"role": "user", "content": [text("s"), {"type": "image", "source": {}}]}]},
+     "messages[0].content[1].type"),
     ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}, "messages[0].content[0].type"),
     ({"messages": [{"role": "user", "content": [USE]}]}, "messages[0].content[0].type"),
     ({"messages": [USER, {"role": "assistant", "content": [RESULT]}]}, "messages[1].content[0].type"),
-    ({"messages": [USER, {"role": "assistant", "content": [{"type": "server_tool_use"}]}]}, "messages[1].content[0].type"),
+    ({"messages": [USER, {"role": "assistant", "content": [{"type": "server_tool_use"}]}]},
+     "messages[1].content[0].type"),
     ({"messages": [USER, {"role": "assistant", "content": [{**USE, "id": None}]}, USER]}, "messages[1].content[0].id"),
-    ({"messages": [USER, {"role": "assistant", "content": [{**USE, "name": 'f" x="'}]}, USER]}, "messages[1].content[0].name"),
-    ({"messages": [USER, {"role": "assistant", "content": [{**USE, "input": "{}"}]}, USER]}, "messages[1].content[0].input"),
-    ({"messages": [USER, {"role": "assistant", "content": [{**USE, "input": None}]}, USER]}, "messages[1].content[0].input"),
+    ({"messages": [USER, {"role": "assistant", "content": [{**USE, "name": 'f" x="'}]}, USER]},
+     "messages[1].content[0].name"),
+    ({"messages": [USER, {"role": "assistant", "content": [{**USE, "input": "{}"}]}, USER]},
+     "messages[1].content[0].input"),
+    ({"messages": [USER, {"role": "assistant", "content": [{**USE, "input": None}]}, USER]},
+     "messages[1].content[0].input"),
     ({"messages": [USER, {"role": "assistant", "content": [USE]}]}, "messages"),
-    ({"messages": [USER, {"role": "assistant", "content": [{"type": "thinking"}]}, USER]}, "messages[1].content[0].thinking"),
-    ({"messages": [USER, {"role": "assistant", "content": [{"type": "redacted_thinking"}]}, USER]}, "messages[1].content[0].data"),
+    ({"messages": [USER, {"role": "assistant", "content": [{"type": "thinking"}]}, USER]},
+     "messages[1].content[0].thinking"),
+    ({"messages": [USER, {"role": "assistant", "content": [{"type": "redacted_thinking"}]}, USER]},
+     "messages[1].content[0].data"),
     ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content[0].tool_use_id"),
     ({"messages": [{"role": "user", "content": [{**RESULT, "content": 3}]}]}, "messages[0].content[0].content"),
-    ({"messages": [{"role": "user", "content": [{**RESULT, "content": [{}]}]}]}, "messages[0].content[0].content[0].type"),
+    ({"messages": [{"role": "user", "content": [{**RESULT, "content": [{}]}]}]},
+     "messages[0].content[0].content[0].type"),
     ({"messages": [{"role": "user", "content": [{**RESULT, "is_error": "yes"}]}]}, "messages[0].content[0].is_error"),
-    ({"system": 3}, "system"), ({"system": [{"type": "image"}]}, "system[0].type"), ({"system": [{"type": "text"}]}, "system[0].text"),
-    ({"temperature": "1"}, "temperature"), ({"temperature": 3}, "temperature"), ({"top_p": 2}, "top_p"), ({"top_k": -2}, "top_k"),
+    ({"system": 3}, "system"), ({"system": [{"type": "image"}]}, "system[0].type"),
+    ({"system": [{"type": "text"}]}, "system[0].text"),
+    ({"temperature": "1"}, "temperature"), ({"temperature": 3}, "temperature"), ({"top_p": 2}, "top_p"),
+    ({"top_k": -2}, "top_k"),
     ({"stop_sequences": "x"}, "stop_sequences"), ({"stop_sequences": [""]}, "stop_sequences[0]"),
     ({"stop_sequences": ["x"] * 17}, "stop_sequences"), ({"stop_sequences": ["x", 1]}, "stop_sequences[1]"),
     ({"stream": "yes"}, "stream"),
-    ({"thinking": True}, "thinking"), ({"thinking": {}}, "thinking.type"), ({"thinking": {"type": "on"}}, "thinking.type"),
+    ({"thinking": True}, "thinking"), ({"thinking": {}}, "thinking.type"),
+    ({"thinking": {"type": "on"}}, "thinking.type"),
     ({"thinking": {"type": "enabled", "budget_tokens": "x"}}, "thinking.budget_tokens"),
     ({"thinking": {"type": "enabled", "display": "loud"}}, "thinking.display"),
-    ({"output_config": {"effort": "huge"}}, "output_config.effort"), ({"output_config": {"format": {}}}, "output_config.format.type"),
+    ({"output_config": {"effort": "huge"}}, "output_config.effort"),
+    ({"output_config": {"format": {}}}, "output_config.format.type"),
     ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
     ({"output_format": {"type": "text"}}, "output_format.type"),
-    ({"tools": {}}, "tools"), ({"tools": ["f"]}, "tools[0]"), ({"tools": [{**TOOL, "strict": 1}]}, "tools[0].strict"), ({"tools": [{}]}, "tools[0].name"), ({"tools": [TOOL] * 513}, "tools"),
+    ({"tools": {}}, "tools"), ({"tools": ["f"]}, "tools[0]"), ({"tools": [{**TOOL, "strict": 1}]}, "tools[0].strict"),
+    ({"tools": [{}]}, "tools[0].name"), ({"tools": [TOOL] * 513}, "tools"),
     ({"tools": [TOOL, TOOL]}, "tools[1].name"),
     ({"tools": [{"name": "f"}]}, "tools[0].input_schema"), ({"tools": [{**TOOL, "name": "a b"}]}, "tools[0].name"),
     ({"tools": [TOOL, {"type": "web_search_20250305", "name": "web_search"}]}, "tools[1].type"),
     ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0].type"),
-    ({"tool_choice": "auto"}, "tool_choice"), ({"tool_choice": {}}, "tool_choice.type"), ({"tool_choice": {"type": "required"}}, "tool_choice.type"),
-    ({"tool_choice": {"type": "any"}}, "tool_choice.type"), ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
+    ({"tool_choice": "auto"}, "tool_choice"), ({"tool_choice": {}}, "tool_choice.type"),
+    ({"tool_choice": {"type": "required"}}, "tool_choice.type"),
+    ({"tool_choice": {"type": "any"}}, "tool_choice.type"),
+    ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
     ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "f"}}, "tool_choice.name"),
     ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"), ({"container": "c"}, "container"),
 ]
@@ -191,7 +230,8 @@ class Bodies(OnMessages):
                     e = body["error"]
                     other = fields.get("model") == "other"
                     self.assertEqual((status, e["param"]), (404 if other else 400, param), e)
-                    self.assertEqual((body["type"], e["type"]), ("error", "not_found_error" if other else "invalid_request_error"))
+                    self.assertEqual((body["type"], e["type"]),
+                                     ("error", "not_found_error" if other else "invalid_request_error"))
                     self.assertIn(param, e["message"])
                     self.assertEqual((body["request_id"], headers["request-id"]), (headers["x-request-id"],) * 2)
         self.assertEqual(self.fake.command("counts"), "0 0")
@@ -199,7 +239,8 @@ class Bodies(OnMessages):
     def test_refusals_of_the_engine_name_the_clients_message(self):
         talk = [{"role": "user", "content": [RESULT, text("A")]}, {"role": "assistant", "content": "B"}]
         # The engine's messages are system, tool, user, assistant, user.
-        for index, path in ((0, "system"), (1, "messages[0]"), (2, "messages[0]"), (3, "messages[1]"), (4, "messages[2]"), (9, "messages")):
+        for index, path in ((0, "system"), (1, "messages[0]"), (2, "messages[0]"), (3, "messages[1]"),
+                            (4, "messages[2]"), (9, "messages")):
             script = f"Imessages[{index}].content"
             body = ask("", system="S", messages=[*talk, {"role": "user", "content": script}])
             status, _, reply = self.fake.http("POST", PATH, body)
@@ -214,7 +255,8 @@ class Bodies(OnMessages):
         for fields, param in WRONG:
             if "max_tokens" not in fields:
                 status, _, reply = self.fake.http("POST", COUNT, ask("s", **fields))
-                self.assertEqual((status, reply["error"]["param"]), (404 if fields.get("model") == "other" else 400, param))
+                self.assertEqual((status, reply["error"]["param"]),
+                                 (404 if fields.get("model") == "other" else 400, param))
         self.assertEqual(self.fake.command("counts"), "0 0")
 
     def test_aliases_are_names_of_this_model_only(self):
@@ -226,10 +268,13 @@ class Bodies(OnMessages):
 class Errors(OnMessages):
     def test_every_error_below_the_path_has_anthropics_form(self):
         for method, path, body, status, kind in (
-                ("GET", PATH, None, 405, "invalid_request_error"), ("POST", PATH + "/batches", {}, 404, "not_found_error"),
-                ("POST", PATH, b"{", 400, "invalid_request_error"), ("POST", PATH, b'"' + b"x" * (1 << 20) + b'"', 413, "request_too_large"),
+                ("GET", PATH, None, 405, "invalid_request_error"),
+                ("POST", PATH + "/batches", {}, 404, "not_found_error"),
+                ("POST", PATH, b"{", 400, "invalid_request_error"),
+                ("POST", PATH, b'"' + b"x" * (1 << 20) + b'"', 413, "request_too_large"),
                 ("POST", PATH, ask("Q"), 503, "overloaded_error"), ("POST", PATH, ask("D"), 503, "overloaded_error"),
-                ("POST", PATH, ask("P"), 400, "invalid_request_error"), ("POST", PATH, ask("chalf|xkernel"), 500, "api_error")):
+                ("POST", PATH, ask("P"), 400, "invalid_request_error"),
+                ("POST", PATH, ask("chalf|xkernel"), 500, "api_error")):
             with self.subTest(method=method, path=path, status=status):
                 got, headers, reply = self.fake.http(method, path, body)
                 self.assertEqual((got, reply["type"], reply["error"]["type"]), (status, "error", kind))
@@ -246,7 +291,8 @@ class Errors(OnMessages):
 ENDS = [
     ("cHel|clo|s", {}, [text("Hello")], "end_turn", None),
     ("rh|rm|cHi|s", {}, [("hm",), text("Hi")], "end_turn", None),
-    ("rhm|cHi|bget_weather|a{\"city\":|a \"Oslo\"}|e|t", {}, [("hm",), text("Hi"), ("get_weather", {"city": "Oslo"})], "tool_use", None),
+    ("rhm|cHi|bget_weather|a{\"city\":|a \"Oslo\"}|e|t", {}, [("hm",), text("Hi"), ("get_weather", {"city": "Oslo"})],
+     "tool_use", None),
     ("ba|a{}|e|bb|a{\"x\": 1}|e|t", {}, [("a", {}), ("b", {"x": 1})], "tool_use", None),
     ("cab|S1", {"stop_sequences": ["x", "yz"]}, [text("ab")], "stop_sequence", "yz"),
     ("S0", {"stop_sequences": ["x", "yz"]}, [], "stop_sequence", "x"),
@@ -269,7 +315,8 @@ class Answers(OnMessages):
                 self.assertEqual((block["type"], block["thinking"], bool(block["signature"])), ("thinking", w[0], True))
             elif isinstance(w, tuple):
                 calls += 1
-                self.assertEqual((block["type"], block["id"], block["name"], block["input"]), ("tool_use", f"call_{calls}", *w))
+                self.assertEqual((block["type"], block["id"], block["name"], block["input"]),
+                                 ("tool_use", f"call_{calls}", *w))
             else:
                 self.assertEqual(block, w)
 
@@ -279,7 +326,8 @@ class Answers(OnMessages):
                 m, s = self.whole(script, **fields), self.streamed(script, **fields)
                 for one in (m, s):
                     self.check(one["content"], want)
-                    self.assertEqual((one["stop_reason"], one["stop_sequence"], one["model"], one["role"]), (reason, stop, "fake", "assistant"))
+                    self.assertEqual((one["stop_reason"], one["stop_sequence"], one["model"], one["role"]),
+                                     (reason, stop, "fake", "assistant"))
                 self.assertEqual(m["content"], s["content"])
                 self.assertEqual(m["usage"], s["usage"])
                 self.assertTrue(m["id"].startswith("msg_") and s["id"].startswith("msg_"))
@@ -298,7 +346,8 @@ class Answers(OnMessages):
             self.assertEqual(told["messages"][1], {"role": "assistant", "content": "Hi", "reasoning_content": "hmm\0m"})
 
     def test_cut_off_call_is_no_call(self):
-        for script, reason in (("bget_weather|a{\"ci|i", "max_tokens"), ("bget_weather|a{\"city\": \"Oslo\"|n", "max_tokens")):
+        for script, reason in (("bget_weather|a{\"ci|i", "max_tokens"),
+                               ("bget_weather|a{\"city\": \"Oslo\"|n", "max_tokens")):
             m, s = self.whole(script), self.streamed(script)
             self.assertEqual((m["content"], m["stop_reason"]), ([], reason))
             self.assertEqual((s["stop_reason"], s["closed"]), (reason, 1))
@@ -315,7 +364,8 @@ class Answers(OnMessages):
         self.assertEqual(s["content"][0]["text"], "ď漢字\U0001f600\"\\ \n\u2028nul\0")
 
     def test_failures_are_an_error_event_and_the_last(self):
-        for script, kind, code in (("chalf|xthe kernel gave NaN", "api_error", "kernel"), ("rhalf|y", "api_error", "cancelled"),
+        for script, kind, code in (("chalf|xthe kernel gave NaN", "api_error", "kernel"),
+                                   ("rhalf|y", "api_error", "cancelled"),
                                    ("bf|a{|z", "overloaded_error", "draining"), ("xat once", "api_error", "kernel")):
             with self.subTest(script=script):
                 m = self.streamed(script)

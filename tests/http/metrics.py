@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""GET /metrics of the real daemon: a page that Prometheus reads, whose figures are what was done, and no client's words."""
+"""GET /metrics of the real daemon: a page that Prometheus reads, whose figures are what was done, and no client's
+words."""
 import os
 import re
 
@@ -25,7 +26,8 @@ def settled(d):
     """The page when all that was asked is done: a client has its answer before the step and the call have ended."""
     def done():
         page = Page(d)
-        return page if page["http_open_requests"] == 1 and page["requests_running"] == page["step_age_seconds"] == 0 else None
+        return (page if page["http_open_requests"] == 1
+                and page["requests_running"] == page["step_age_seconds"] == 0 else None)
 
     return plugins.until(done, "nothing runs")
 
@@ -60,7 +62,8 @@ def figures_are_what_was_done(d):
     assert (grew("prompt_tokens_total"), grew("cached_tokens_total")) == (prompt, cached)
     assert (grew("generated_tokens_total"), grew("reasoning_tokens_total")) == (out, reasoning)
     assert grew("prefill_tokens_total") == prompt - cached
-    assert grew("requests_submitted_total") == 4 == after.total("requests_finished_total") - before.total("requests_finished_total")
+    assert (grew("requests_submitted_total") == 4
+            == after.total("requests_finished_total") - before.total("requests_finished_total"))
     assert grew("http_requests_total", "POST", CHAT, "200") == 4
     assert grew("http_requests_total", "GET", "/metrics", "200") >= 1
     # one first token each, all others after one another
@@ -130,11 +133,13 @@ def errors_by_name(d):
     page = settled(d)
     assert page["requests_refused_total", "draining"] == 1 and page.state("state") == "drained"
     assert page["http_requests_total", "POST", CHAT, "503"] == 1
-    assert (page["http_errors_total", "context"], page["http_errors_total", "draining"], page["http_errors_total", "json"]) == (1, 1, 0)
+    assert (page["http_errors_total", "context"], page["http_errors_total", "draining"],
+            page["http_errors_total", "json"]) == (1, 1, 0)
     ok(d, "resume")
     # What the front refuses never was a request to generate.
     refused = page.total("requests_refused_total")
-    assert (d.http("POST", CHAT, b"{")[0], d.http("POST", CHAT, {**ASK, "n": 99})[0], d.http("GET", "/nowhere")[0]) == (400, 400, 404)
+    assert (d.http("POST", CHAT, b"{")[0], d.http("POST", CHAT, {**ASK, "n": 99})[0],
+            d.http("GET", "/nowhere")[0]) == (400, 400, 404)
     page = settled(d)
     assert [page["http_errors_total", e] for e in ("json", "invalid", "not_found")] == [1, 1, 1]
     assert page.total("requests_refused_total") == refused
@@ -169,9 +174,11 @@ def shadow_and_probes(d):
     ask(d, ASK)
     page, report = settled(d), ok(d, "shadow", "report")
     worst = {(o["op"], o["phase"], o["output"]): o["worst"] for o in report["ops"]}
-    assert page.all("shadow_relative_error") == worst and len(worst) > 5 and all(3e-4 < v < 3e-2 for v in worst.values()), worst
+    assert page.all("shadow_relative_error") == worst and len(worst) > 5 and all(3e-4 < v < 3e-2
+                                                                                 for v in worst.values()), worst
     assert page.total("shadow_runs_total") == sum(o["calls"] for o in report["ops"])
-    assert page["shadow_taken_steps_total"] == page["shadow_steps_total"] == report["steps"] and page["shadow_running"] == 1
+    assert (page["shadow_taken_steps_total"] == page["shadow_steps_total"] == report["steps"]
+            and page["shadow_running"] == 1)
     ok(d, "shadow", "stop")
     assert Page(d)["shadow_running"] == 0
     ok(d, "probe", "run", "recall", "--facts", "1", "--turns", "1", "--tools", "0")

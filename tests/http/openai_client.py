@@ -161,8 +161,10 @@ class Streams(OnDaemon):
         deltas = [c.choices[0].delta for c in chunks if c.choices]
         self.assertEqual("".join(d.content or "" for d in deltas), whole.content)
         self.assertEqual("".join(getattr(d, "reasoning_content", None) or "" for d in deltas), whole.reasoning_content)
-        self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason], ["stop"])
-        self.assertEqual((chunks[-1].choices, chunks[-1].usage.completion_tokens_details.reasoning_tokens > 0), ([], True))
+        self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason],
+                         ["stop"])
+        self.assertEqual((chunks[-1].choices, chunks[-1].usage.completion_tokens_details.reasoning_tokens > 0),
+                         ([], True))
 
     def test_many_streams_at_once_equal_one(self):
         def text(i):
@@ -173,7 +175,8 @@ class Streams(OnDaemon):
             self.assertEqual(list(pool.map(text, range(12))), alone * 6)
 
     def test_client_that_leaves_cancels_its_request(self):
-        stream = daemon.stream({"messages": HELLO, "ignore_eos": True, "max_tokens": 15000, "thinking": {"type": "disabled"}})
+        stream = daemon.stream({"messages": HELLO, "ignore_eos": True, "max_tokens": 15000,
+                                "thinking": {"type": "disabled"}})
         rid = stream.headers["x-request-id"]
         for _ in range(5):
             stream.line()
@@ -185,7 +188,8 @@ class Streams(OnDaemon):
         self.assertIn("cancelled", out)
 
     def test_operator_cancels_a_stream(self):
-        stream = daemon.stream({"messages": HELLO, "ignore_eos": True, "max_tokens": 15000, "thinking": {"type": "disabled"}})
+        stream = daemon.stream({"messages": HELLO, "ignore_eos": True, "max_tokens": 15000,
+                                "thinking": {"type": "disabled"}})
         stream.line()
         self.assertEqual(daemon.ctl("request", "cancel", stream.headers["x-request-id"])[0], 0)
         events = list(stream)
@@ -193,7 +197,8 @@ class Streams(OnDaemon):
         self.assertEqual(events[-1], "[DONE]")
 
     def test_operator_cancels_one_of_three(self):
-        stream = daemon.stream({"messages": HELLO, "ignore_eos": True, "max_tokens": 15000, "thinking": {"type": "disabled"}, "n": 3})
+        stream = daemon.stream({"messages": HELLO, "ignore_eos": True, "max_tokens": 15000,
+                                "thinking": {"type": "disabled"}, "n": 3})
         stream.line()
         self.assertEqual(daemon.ctl("request", "cancel", stream.headers["x-request-id"] + "-1")[0], 0)
         events = list(stream)
@@ -249,9 +254,12 @@ class Tokens(unittest.TestCase):
         self.assertEqual(self.post("/tokenize", messages=RECALL)[2]["count"], b["count"])
 
     def test_refusals(self):
-        for path, body, param in (("/tokenize", {}, "text"), ("/tokenize", {"text": 3}, "text"), ("/detokenize", {}, "tokens"),
-                                  ("/detokenize", {"tokens": [[-1]]}, "tokens[0]"), ("/detokenize", {"tokens": [5, -1]}, "tokens[1]"),
-                                  ("/detokenize", {"tokens": [1 << 30]}, "tokens[0]"), ("/apply-template", {}, "messages"),
+        for path, body, param in (("/tokenize", {}, "text"), ("/tokenize", {"text": 3}, "text"),
+                                  ("/detokenize", {}, "tokens"),
+                                  ("/detokenize", {"tokens": [[-1]]}, "tokens[0]"),
+                                  ("/detokenize", {"tokens": [5, -1]}, "tokens[1]"),
+                                  ("/detokenize", {"tokens": [1 << 30]}, "tokens[0]"),
+                                  ("/apply-template", {}, "messages"),
                                   ("/apply-template", {"messages": [{"role": "x"}]}, "messages[0].role")):
             status, _, b = daemon.http("POST", path, body)
             self.assertEqual((status, b["error"]["param"]), (400, param), (path, body))

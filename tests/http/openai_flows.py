@@ -53,7 +53,8 @@ class Parsed(OnFake):
 
     def test_calls_as_models(self):
         r = self.client.chat.completions.parse(**self.ask(TWO_CALLS), tools=[TOOL])
-        self.assertEqual([c.function.parsed_arguments for c in r.choices[0].message.tool_calls], [GetWeather(city="Oslo"), GetWeather(city="Rome")])
+        self.assertEqual([c.function.parsed_arguments for c in r.choices[0].message.tool_calls],
+                         [GetWeather(city="Oslo"), GetWeather(city="Rome")])
         self.assertEqual(self.last()["tools"][0]["function"]["strict"], True)
 
     def test_a_length_is_the_client_s_own_error(self):
@@ -61,7 +62,8 @@ class Parsed(OnFake):
             self.client.chat.completions.parse(**self.ask('c{"city": "O|n'), response_format=Trip)
 
     def test_a_stream_as_a_model(self):
-        with self.client.chat.completions.stream(**self.ask('c{"city": "Oslo", |c"days": 3}|s'), response_format=Trip) as s:
+        with self.client.chat.completions.stream(**self.ask('c{"city": "Oslo", |c"days": 3}|s'),
+                                                 response_format=Trip) as s:
             kinds = [e.type for e in s]
             self.assertEqual(s.get_final_completion().choices[0].message.parsed, Trip(city="Oslo", days=3))
         self.assertIn("content.delta", kinds)
@@ -70,13 +72,15 @@ class Parsed(OnFake):
 
 class Helpers(OnFake):
     def test_a_stream_puts_itself_together(self):
-        with self.client.chat.completions.stream(**self.ask(TWO_CALLS), tools=[TOOL], stream_options={"include_usage": True}) as s:
+        with self.client.chat.completions.stream(**self.ask(TWO_CALLS), tools=[TOOL],
+                                                 stream_options={"include_usage": True}) as s:
             events = list(s)
             final = s.get_final_completion()
         m = final.choices[0].message
         self.assertEqual((m.content, final.choices[0].finish_reason), ("Look.", "tool_calls"))
         self.assertEqual([(c.id, c.function.name, c.function.parsed_arguments) for c in m.tool_calls],
-                         [("call_1", "get_weather", GetWeather(city="Oslo")), ("call_2", "get_weather", GetWeather(city="Rome"))])
+                         [("call_1", "get_weather", GetWeather(city="Oslo")),
+                          ("call_2", "get_weather", GetWeather(city="Rome"))])
         self.assertEqual(final.usage.prompt_tokens, 7)
         deltas = [e.arguments_delta for e in events if e.type == "tool_calls.function.arguments.delta"]
         self.assertIn('{"city":', deltas)
@@ -94,31 +98,39 @@ class Helpers(OnFake):
         m = r.choices[0].message
         messages.append(m)
         for call in reversed(m.tool_calls):  # answered in the order they are done in
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": json.loads(call.function.arguments)["city"] + ": rain"})
+            messages.append({"role": "tool", "tool_call_id": call.id,
+                             "content": json.loads(call.function.arguments)["city"] + ": rain"})
         messages.append({"role": "user", "content": "cIt rains.|s"})
         r = self.client.chat.completions.create(model="fake", messages=messages, tools=[TOOL])
         self.assertEqual(r.choices[0].message.content, "It rains.")
         last = self.last()["messages"]
         self.assertEqual([x["role"] for x in last], ["user", "assistant", "tool", "tool", "user"])
-        self.assertEqual((last[1]["reasoning_content"], [c["id"] for c in last[1]["tool_calls"]]), ("Both.", ["call_1", "call_2"]))
+        self.assertEqual((last[1]["reasoning_content"], [c["id"] for c in last[1]["tool_calls"]]),
+                         ("Both.", ["call_1", "call_2"]))
 
     def test_choices_of_calls_reach_the_engine(self):
         for choice, calls in (("auto", "auto"), ("none", "none"), ("required", "required"),
                               ({"type": "function", "function": {"name": "get_weather"}}, "named")):
-            self.client.chat.completions.create(**self.ask("s"), tools=[TOOL], tool_choice=choice, parallel_tool_calls=False)
+            self.client.chat.completions.create(**self.ask("s"), tools=[TOOL], tool_choice=choice,
+                                                parallel_tool_calls=False)
             self.assertEqual((self.last()["calls"], self.last()["one_call"]), (calls, True))
 
     def test_the_prompt_beside_the_answer_s_settings(self):
-        self.client.chat.completions.create(**self.ask("s"), reasoning_effort="xhigh", max_completion_tokens=9, seed=3, stop=["x"], logit_bias={"5": 2},
-                                            extra_body={"thinking": {"type": "enabled", "budget_tokens": 50}, "top_k": 4})
+        self.client.chat.completions.create(**self.ask("s"), reasoning_effort="xhigh", max_completion_tokens=9, seed=3,
+                                            stop=["x"], logit_bias={"5": 2},
+                                            extra_body={"thinking": {"type": "enabled", "budget_tokens": 50},
+                                                        "top_k": 4})
         last = self.last()
-        self.assertEqual({k: last[k] for k in ("effort", "max_tokens", "seed", "stop", "bias", "max_reasoning", "top_k")},
-                         {"effort": 2, "max_tokens": 9, "seed": 3, "stop": ["x"], "bias": {"5": 2.0}, "max_reasoning": 50, "top_k": 4})
+        self.assertEqual({k: last[k] for k in ("effort", "max_tokens", "seed", "stop", "bias", "max_reasoning",
+                                               "top_k")},
+                         {"effort": 2, "max_tokens": 9, "seed": 3, "stop": ["x"], "bias": {"5": 2.0},
+                          "max_reasoning": 50, "top_k": 4})
 
 
 class Errors(OnFake):
     def test_classes(self):
-        for script, kind in (("Q", openai.InternalServerError), ("P", openai.BadRequestError), ("xbroken", openai.InternalServerError)):
+        for script, kind in (("Q", openai.InternalServerError), ("P", openai.BadRequestError),
+                             ("xbroken", openai.InternalServerError)):
             with self.assertRaises(kind) as e:
                 self.client.chat.completions.create(**self.ask(script))
             self.assertTrue(e.exception.request_id)

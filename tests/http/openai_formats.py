@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Answers that must have a form, with the official openai client against the real daemon on the tiny model: forced calls,
-JSON, reasoning with a bound."""
+"""Answers that must have a form, with the official openai client against the real daemon on the tiny model: forced
+calls, JSON, reasoning with a bound."""
 import enum
 import json
 import os
@@ -19,7 +19,8 @@ pydantic = need("pydantic")
 HELLO = [{"role": "user", "content": "Hello"}]
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "Get the weather for a city",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}}}
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+                   "additionalProperties": False}}}
 WRITE = {"type": "function", "function": {
     "name": "write_file", "description": "Write text to a file",
     "parameters": {"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
@@ -65,7 +66,8 @@ class Calls(OnDaemon):
         self.assertEqual(choice.finish_reason, "tool_calls")
         self.assertEqual([c.function.name for c in choice.message.tool_calls], names)
         for c in choice.message.tool_calls:
-            self.assertEqual(sorted(json.loads(c.function.arguments)), {"get_weather": ["city"], "write_file": ["content", "path"]}[c.function.name])
+            self.assertEqual(sorted(json.loads(c.function.arguments)),
+                             {"get_weather": ["city"], "write_file": ["content", "path"]}[c.function.name])
         self.assertNotIn("DSML", choice.message.content or "")
 
     def test_required_and_named_though_nothing_asks_for_it(self):
@@ -89,7 +91,8 @@ class Calls(OnDaemon):
                              [(c.function.name, c.function.arguments) for c in whole.tool_calls])
 
     def test_one_call_and_choices(self):
-        for c in self.chat(tools=[WEATHER, WRITE], tool_choice="required", parallel_tool_calls=False, n=2, seed=4, temperature=1.5).choices:
+        for c in self.chat(tools=[WEATHER, WRITE], tool_choice="required", parallel_tool_calls=False, n=2, seed=4,
+                           temperature=1.5).choices:
             self.assertEqual(c.finish_reason, "tool_calls")
             self.assertEqual(len(c.message.tool_calls), 1)
 
@@ -101,8 +104,10 @@ class Calls(OnDaemon):
             self.assertNotIn("DSML", c.message.content or "")
 
     def test_refusals(self):
-        for kw, param in (({"tools": [WEATHER], "tool_choice": NAMED}, "tool_choice.function.name"), ({"tool_choice": "required"}, "tool_choice"),
-                          ({"tools": [WEATHER], "tool_choice": "required", "extra": {"ignore_eos": True}}, "ignore_eos")):
+        for kw, param in (({"tools": [WEATHER], "tool_choice": NAMED}, "tool_choice.function.name"),
+                          ({"tool_choice": "required"}, "tool_choice"),
+                          ({"tools": [WEATHER], "tool_choice": "required", "extra": {"ignore_eos": True}},
+                           "ignore_eos")):
             with self.assertRaises(openai.BadRequestError) as e:
                 self.chat(**kw)
             self.assertEqual(e.exception.param, param)
@@ -120,11 +125,13 @@ class Formats(OnDaemon):
         for extra in (None, OFF):
             m = self.client.chat.completions.parse(**self.settings(extra), response_format=Trip).choices[0].message
             self.assertIsInstance(m.parsed, Trip)
-            self.assertEqual(bool(getattr(m, "reasoning_content", None)), extra is None)  # the JSON is in the content alone
+            self.assertEqual(bool(getattr(m, "reasoning_content", None)),
+                             extra is None)  # the JSON is in the content alone
             self.assertEqual(m.content.strip()[:1], "{")
 
     def test_samples_of_it_too(self):
-        r = self.client.chat.completions.parse(**self.settings(OFF, n=SAMPLES, seed=1, **{"temperature": 1.5}), response_format=Trip)
+        r = self.client.chat.completions.parse(**self.settings(OFF, n=SAMPLES, seed=1, **{"temperature": 1.5}),
+                                               response_format=Trip)
         self.assertEqual([type(c.message.parsed) for c in r.choices], [Trip] * SAMPLES)
         self.assertGreater(len({c.message.content for c in r.choices}), 1)
 
@@ -152,7 +159,8 @@ class Formats(OnDaemon):
         def form(schema):
             return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
         at = "response_format.json_schema.schema"
-        for schema, param in (({"type": "objekt"}, at + ".type"), ({"type": "object", "properties": {"a": {"not": {}}}}, at + ".properties.a.not"),
+        for schema, param in (({"type": "objekt"}, at + ".type"),
+                              ({"type": "object", "properties": {"a": {"not": {}}}}, at + ".properties.a.not"),
                               ({"$ref": "#/$defs/x"}, at + ".$ref")):
             with self.assertRaises(openai.BadRequestError) as e:
                 self.chat(response_format=form(schema))
@@ -169,18 +177,23 @@ class Budgets(OnDaemon):
     def test_the_reasoning_ends_and_the_answer_comes(self):
         free = self.chat().usage.completion_tokens_details.reasoning_tokens
         self.assertGreater(free, 4)
-        for extra in ({"thinking": {"type": "enabled", "budget_tokens": 3}}, {"thinking_budget": 3}, {"chat_template_kwargs": {"thinking_budget": 3}}):
+        for extra in ({"thinking": {"type": "enabled", "budget_tokens": 3}}, {"thinking_budget": 3},
+                      {"chat_template_kwargs": {"thinking_budget": 3}}):
             r = self.chat(extra)
-            self.assertEqual((r.usage.completion_tokens_details.reasoning_tokens, r.choices[0].finish_reason), (3, "stop"))
+            self.assertEqual((r.usage.completion_tokens_details.reasoning_tokens, r.choices[0].finish_reason),
+                             (3, "stop"))
             self.assertTrue(r.choices[0].message.content)
-        self.assertEqual(self.chat({"thinking_budget": free + 50}).usage.completion_tokens_details.reasoning_tokens, free)
+        self.assertEqual(self.chat({"thinking_budget": free + 50}).usage.completion_tokens_details.reasoning_tokens,
+                         free)
         self.assertEqual(self.chat({"thinking_budget": 0}).usage.completion_tokens_details.reasoning_tokens, 0)
 
     def test_with_a_form(self):
-        m = self.client.chat.completions.parse(**self.settings({"thinking_budget": 3}), response_format=Trip).choices[0].message
+        m = self.client.chat.completions.parse(**self.settings({"thinking_budget": 3}),
+                                               response_format=Trip).choices[0].message
         self.assertIsInstance(m.parsed, Trip)
         c = self.chat({"thinking_budget": 3}, tools=[WEATHER], tool_choice="required")
-        self.assertEqual((c.choices[0].finish_reason, c.usage.completion_tokens_details.reasoning_tokens), ("tool_calls", 3))
+        self.assertEqual((c.choices[0].finish_reason, c.usage.completion_tokens_details.reasoning_tokens),
+                         ("tool_calls", 3))
 
 
 if __name__ == "__main__":

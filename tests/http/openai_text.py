@@ -48,7 +48,8 @@ class Text(unittest.TestCase):
         self.assertIn("poppy", m.content)
 
     def test_stream_equals_whole(self):
-        for kw in ({}, {"echo": True}, {"n": 3}, {"max_tokens": 5}, {"prompt": [self.prompt, "Hello"], "n": 2, "echo": True}):
+        for kw in ({}, {"echo": True}, {"n": 3}, {"max_tokens": 5},
+                   {"prompt": [self.prompt, "Hello"], "n": 2, "echo": True}):
             whole = self.complete(**kw)
             text, finish = {}, {}
             for chunk in self.complete(**kw, stream=True):
@@ -57,7 +58,9 @@ class Text(unittest.TestCase):
                     if c.finish_reason:
                         self.assertNotIn(c.index, finish)
                         finish[c.index] = c.finish_reason
-            self.assertEqual((text, finish), ({c.index: c.text for c in whole.choices}, {c.index: c.finish_reason for c in whole.choices}), kw)
+            self.assertEqual((text, finish),
+                             ({c.index: c.text for c in whole.choices},
+                              {c.index: c.finish_reason for c in whole.choices}), kw)
 
     def test_echo_is_the_prompt_and_then_the_answer(self):
         plain = self.complete().choices[0].text
@@ -71,18 +74,22 @@ class Text(unittest.TestCase):
         for token, p, top in zip(lp.tokens, lp.token_logprobs, lp.top_logprobs):
             self.assertEqual((max(top.values()), top[token], len(top)), (p, p, 2))  # greedy: the chosen one is the best
         bare = self.complete(logprobs=0).choices[0].logprobs
-        self.assertEqual((bare.tokens, bare.token_logprobs, set(bare.top_logprobs)), (lp.tokens, lp.token_logprobs, {None}))
+        self.assertEqual((bare.tokens, bare.token_logprobs, set(bare.top_logprobs)),
+                         (lp.tokens, lp.token_logprobs, {None}))
         streamed = [c.choices[0].logprobs for c in self.complete(logprobs=2, stream=True)]
         self.assertEqual([t for x in streamed if x for t in x.tokens], lp.tokens)
         self.assertEqual([t for x in streamed if x for t in x.text_offset], lp.text_offset)
 
     def test_each_token_stands_where_it_is_said_to_be(self):
         for kw in ({"stop": ["</think>"]}, {"temperature": 1.5, "seed": 3, "n": 4, "max_tokens": 60},
-                   {"extra_body": {"logit_bias": {str(i): 40 for i in range(8)}, "ignore_eos": True}, "max_tokens": 12, "temperature": 1}):
+                   {"extra_body": {"logit_bias": {str(i): 40 for i in range(8)}, "ignore_eos": True}, "max_tokens": 12,
+                    "temperature": 1}):
             for c in self.complete(logprobs=0, **kw).choices:
                 lp = c.logprobs
-                whole = [(t, at) for t, at in zip(lp.tokens, lp.text_offset) if not t.startswith("bytes:")] if lp else []
-                self.assertEqual([c.text[at:at + len(t)] for t, at in whole], [t[:max(0, len(c.text) - at)] for t, at in whole], kw)
+                whole = [(t, at) for t, at in zip(lp.tokens, lp.text_offset)
+                         if not t.startswith("bytes:")] if lp else []
+                self.assertEqual([c.text[at:at + len(t)] for t, at in whole],
+                                 [t[:max(0, len(c.text) - at)] for t, at in whole], kw)
                 if lp and len(whole) == len(lp.tokens):
                     self.assertTrue("".join(lp.tokens).startswith(c.text), kw)
 
@@ -99,7 +106,8 @@ class Text(unittest.TestCase):
         self.assertEqual([c.text for c in r.choices], alone)
 
     def test_errors(self):
-        for prompt, param in (([[-1]], "prompt[0][0]"), ([], "prompt"), ([5, 1 << 30], "prompt[1]"), ("hello " * 20000, "prompt")):
+        for prompt, param in (([[-1]], "prompt[0][0]"), ([], "prompt"), ([5, 1 << 30], "prompt[1]"),
+                              ("hello " * 20000, "prompt")):
             with self.assertRaises(openai.BadRequestError) as e:
                 self.client.completions.create(model="tiny", prompt=prompt)
             self.assertEqual(e.exception.param, param)

@@ -47,7 +47,8 @@ class Tools(OnDaemon):
         self.assertEqual((call.function.name, json.loads(call.function.arguments)), ("get_weather", {"city": "Milan"}))
         self.assertNotIn("DSML", c.message.content or "")
         answer = self.chat([*self.ASK, c.message.model_dump(exclude_none=True),
-                            {"role": "tool", "tool_call_id": call.id, "content": "sunny, 22 degrees"}], OFF, tools=[WEATHER])
+                            {"role": "tool", "tool_call_id": call.id, "content": "sunny, 22 degrees"}], OFF,
+                           tools=[WEATHER])
         self.assertTrue(answer.choices[0].message.content)
 
     def test_stream_equals_whole(self):
@@ -102,7 +103,8 @@ class Tools(OnDaemon):
         call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Milan"}'}}
         for calls, result in (([call], "c1"), ([{**call, "id": "c2"}, call], "c1"), ([call], None)):
             prompt, gaps = self.prompt_of([*self.ASK, {"role": "assistant", "content": None, "tool_calls": calls},
-                                           {"role": "tool", "tool_call_id": result, "content": "rain"} if result else self.ASK[0]])
+                                           {"role": "tool", "tool_call_id": result, "content": "rain"} if result
+                                           else self.ASK[0]])
             self.assertIn("<think></think>", prompt)
             self.assertEqual(gaps, ["open"])
 

@@ -53,8 +53,10 @@ def the_page_is_bounded(f):
     for tag, kind in (("script", "script-src"), ("style", "style-src")):
         inside = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.S)
         assert len(inside) == 1, tag
-        assert policy[kind] == "'sha256-" + base64.b64encode(hashlib.sha256(inside[0].encode()).digest()).decode() + "'", policy
-    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'", policy
+        assert (policy[kind] == "'sha256-" + base64.b64encode(hashlib.sha256(inside[0].encode()).digest()).decode()
+                + "'"), policy
+    assert (policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"]
+            == "'none'"), policy
     assert policy["connect-src"] == "'self'" and policy["require-trusted-types-for"] == "'script'", policy
     assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer", headers
     assert not re.search(r"innerHTML|insertAdjacentHTML|outerHTML|document\.write|eval\(|https?:|Storage|cookie", html)
@@ -92,7 +94,8 @@ def the_live_state(b, d):
 
 def what_changes_is_seen(b, d):
     """The page looks again by itself."""
-    stream = d.stream({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12000, "ignore_eos": True}, timeout=600)
+    stream = d.stream({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12000, "ignore_eos": True},
+                      timeout=600)
     next(iter(stream))
     b.until("[...document.querySelectorAll('#requests tr')].some(r => r.innerText.includes('running'))")
     b.until("document.querySelector('#figures').innerText.replace(/\\s+/g, ' ').includes('running 1')")
@@ -132,7 +135,8 @@ def a_conversation(b, d):
     say(b, "What is 7 plus 5?")
     b.until(f"{ENDED} == 1")
     assert b.js("document.querySelector('.reasoning')") is None and b.js(SAYS)
-    assert len(ok(d, "request", "messages", ok(d, "request", "list", "--max", "1")["requests"][0]["id"])["messages"]) == 1
+    assert len(ok(d, "request", "messages",
+                  ok(d, "request", "list", "--max", "1")["requests"][0]["id"])["messages"]) == 1
 
 
 def status_tells_no_secrets(d):
@@ -142,7 +146,8 @@ def status_tells_no_secrets(d):
     assert len(ids) > 3 and len(s["requests"]["requests"]) > 3 and not any(i in text for i in ids)
     for path in (d.model, d.dir, d.plugins, "codeword"):
         assert path not in text, path
-    assert s["shadow"] is None and set(s) == {"daemon", "kernels", "parameters", "requests", "cache", "plugins", "probes", "shadow"}
+    assert s["shadow"] is None and set(s) == {"daemon", "kernels", "parameters", "requests", "cache", "plugins",
+                                              "probes", "shadow"}
 
 
 # ---- the chat, by script ----
@@ -152,14 +157,16 @@ def an_answer_is_seen_as_it_comes(b, f):
     say(b, "rThin|rking|w|cHel|clo|w|s")
     b.until(f"{THINKS} == 'Thinking'")
     assert b.js(SAYS) == "" and b.js(ENDED) == 0
-    assert b.js("getComputedStyle(document.querySelector('#stop')).display") != "none" and b.js("document.querySelector('#send').disabled")
+    assert (b.js("getComputedStyle(document.querySelector('#stop')).display") != "none"
+            and b.js("document.querySelector('#send').disabled"))
     f.command("release")
     b.until(f"{SAYS} == 'Hello'")
     assert b.js("document.querySelector('#turns details').open") and b.js(ENDED) == 0
     picture(b, "answering")
     f.command("release")
     b.until(f"{ENDED} == 1")
-    assert not b.js("document.querySelector('#turns details').open") and not b.js("document.querySelector('#send').disabled")
+    assert (not b.js("document.querySelector('#turns details').open")
+            and not b.js("document.querySelector('#send').disabled"))
     last = json.loads(f.command("last"))
     assert last["thinking"], last
 
@@ -186,7 +193,8 @@ def what_the_model_says_is_text(b, f):
     b.until(f"{ENDED} == 1")
     assert b.js(SAYS) == b.js(THINKS) == evil
     assert b.js("document.querySelectorAll('#turns img, #turns script, #turns b').length") == 0
-    assert "blocked" == b.js("(() => { try { document.body.innerHTML = '<b>x</b>'; return 'made'; } catch (e) { return 'blocked'; } })()")
+    assert "blocked" == b.js("(() => { try { document.body.innerHTML = '<b>x</b>'; return 'made'; } catch (e) { return "
+                             "'blocked'; } })()")
 
 
 def every_failure_is_told(b, f):
@@ -209,7 +217,8 @@ def every_failure_is_told(b, f):
 def a_key_is_asked_for(b):
     with KeyFile(line("ann", "k-secret")) as file, Fake(keys=file.path) as f:
         status, headers, body = f.http("GET", "/", headers=HTML)
-        assert status == 401 and headers["content-type"].startswith("text/html") and b"<title>" in body, (status, headers)
+        assert (status == 401 and headers["content-type"].startswith("text/html")
+                and b"<title>" in body), (status, headers)
         assert headers["content-security-policy"] and headers["www-authenticate"] == "Bearer"
         status, headers, body = f.http("GET", "/")
         assert status == 401 and body["error"]["code"], body
@@ -222,7 +231,8 @@ def a_key_is_asked_for(b):
         b.until("!document.querySelector('#key-wrong').hidden")
         b.type("#key", "k-secret")
         b.press("Enter", 13)
-        b.until("document.querySelector('#trouble').textContent != ''")  # 503: a scripted engine has no state, but let us in
+        # 503: a scripted engine has no state, but let us in
+        b.until("document.querySelector('#trouble').textContent != ''")
         say(b, "cwelcome|s")
         b.until(f"{SAYS} == 'welcome'")
         assert b.js("localStorage.length + sessionStorage.length + document.cookie.length") == 0

@@ -20,8 +20,10 @@ PATH = "/v1/chat/completions"
 
 class Bodies(Refusing):
     def test_malformed_bodies(self):
-        for raw in (b"", b"{", b"[]", b"3", b"null", b'{"messages":', b"{} x", b'{"a":1,"a":2}', b'{"a\\u0000":1,"a\\u0000":2}',
-                    b'{"a":"\x00"}', b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud80"}', b'{"a":"\\', b'{"a":1e999}',
+        for raw in (b"", b"{", b"[]", b"3", b"null", b'{"messages":', b"{} x", b'{"a":1,"a":2}',
+                    b'{"a\\u0000":1,"a\\u0000":2}',
+                    b'{"a":"\x00"}', b'{"a":"\xff"}', b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud80"}', b'{"a":"\\',
+                    b'{"a":1e999}',
                     b'{"a":' + b"9" * 400 + b"}", b'{"messages":NaN}', b"\xef\xbb\xbf{}", b'{"a":"\n"}'):
             with self.subTest(raw=raw):
                 e = self.refused(400, *self.fake.http("POST", PATH, raw))
@@ -39,16 +41,19 @@ class Bodies(Refusing):
 
     def test_integers_beyond_64_bits_are_no_integers(self):
         for n in (b"9223372036854775808", b"-9223372036854775809"):
-            e = self.refused(400, *self.fake.http("POST", PATH, b'{"seed":%s,"messages":[{"role":"user","content":"s"}]}' % n))
+            e = self.refused(400, *self.fake.http("POST", PATH,
+                                                  b'{"seed":%s,"messages":[{"role":"user","content":"s"}]}' % n))
             self.assertEqual(e["param"], "seed")
             self.assertIn("expected an integer", e["message"])
         for n in (b"9223372036854775807", b"-9223372036854775808"):
-            self.assertEqual(self.fake.http("POST", PATH, b'{"seed":%s,"messages":[{"role":"user","content":"s"}]}' % n)[0], 200)
+            self.assertEqual(self.fake.http("POST", PATH,
+                                            b'{"seed":%s,"messages":[{"role":"user","content":"s"}]}' % n)[0], 200)
 
     def test_names_roles_and_ids_with_a_nul_are_not_those_before_it(self):
         for body, param in (({"messages": [{"role": "user\0", "content": "s"}]}, "messages[0].role"),
                             (chat("s", model="fake\0"), "model"), (chat("s", tool_choice="auto\0"), "tool_choice"),
-                            (chat("s", tools=[{"type": "function", "function": {"name": "f\0"}}]), "tools[0].function.name"),
+                            (chat("s", tools=[{"type": "function", "function": {"name": "f\0"}}]),
+                             "tools[0].function.name"),
                             (chat("s", response_format={"type": "text\0"}), "response_format.type")):
             with self.subTest(body=body):
                 status, headers, answer = self.fake.http("POST", "/apply-template", body)
@@ -58,7 +63,8 @@ class Bodies(Refusing):
     def test_depth_and_count(self):
         deep = b'{"x":' + b"[" * 63 + b"]" * 63 + b',"messages":[{"role":"user","content":"s"}]}'
         self.assertEqual(self.fake.http("POST", PATH, deep)[0], 200)
-        for raw in (deep.replace(b"[[", b"[[[", 1).replace(b"]]", b"]]]", 1), b'{"x":' + b"[" * 60000 + b"]" * 60000 + b"}",
+        for raw in (deep.replace(b"[[", b"[[[", 1).replace(b"]]", b"]]]", 1), b'{"x":' + b"[" * 60000 + b"]" * 60000
+                    + b"}",
                     b'{"x":[' + b"0," * 262144 + b"0]}"):
             e = self.refused(400, *self.fake.http("POST", PATH, raw))
             self.assertEqual(e["code"], "invalid_json")
@@ -72,7 +78,8 @@ class Http(Refusing):
             with self.subTest(url=url):
                 self.assertEqual(self.fake.http("GET", url, headers={"Host": "localhost"})[0], 200)
         self.assertEqual(self.fake.http("GET", "http://localhost/healt", headers={"Host": "localhost"})[0], 404)
-        self.assertEqual(self.fake.http("POST", "http://localhost" + PATH, chat("s"), {"Host": "localhost", "Content-Type": "application/json"})[0], 200)
+        self.assertEqual(self.fake.http("POST", "http://localhost" + PATH, chat("s"),
+                                        {"Host": "localhost", "Content-Type": "application/json"})[0], 200)
 
     def test_body_limit(self):
         body = chat("s", x="x" * (1 << 20))
@@ -82,14 +89,16 @@ class Http(Refusing):
         e = self.refused(413, *self.fake.http("POST", PATH, iter(chunks), {"Content-Type": "application/json"}))
         c = socket.create_connection(("127.0.0.1", self.fake.port))
         with c:
-            c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n"
+            c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+                      b"99999999999\r\n"
                       b"Expect: 100-continue\r\n\r\n" % PATH.encode())
             self.assertTrue(c.recv(100).startswith(b"HTTP/1.1 413 "))
         self.assertEqual(self.fake.http("POST", PATH, chat("s"))[0], 200)
 
     def test_a_client_that_sends_chunks_for_ever_gets_its_413_and_is_cut_off(self):
         with Fake(max_body=1 << 14) as fake, socket.create_connection(("127.0.0.1", fake.port), 60) as c:
-            c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" % PATH.encode())
+            c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+                      b"chunked\r\n\r\n" % PATH.encode())
             said, sent = b"", 0
             with contextlib.suppress(ConnectionError):
                 while sent < 1 << 26:
@@ -108,9 +117,11 @@ class Http(Refusing):
             self.assertEqual(fake.http("POST", PATH, chat("s"))[0], 200)
 
     def test_chunks_without_an_end_get_their_answer_as_soon_as_they_are_too_many(self):
-        for kind, status in ((b"application/json", 413), (b"text/plain", 415)):  # what is refused for another reason is not read for longer
+        for kind, status in ((b"application/json", 413),
+                             (b"text/plain", 415)):  # what is refused for another reason is not read for longer
             with Fake(max_body=1 << 14) as fake, socket.create_connection(("127.0.0.1", fake.port), 60) as c:
-                c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n" % (PATH.encode(), kind)
+                c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n" % (PATH.encode(), kind)
+                          + b"Transfer-Encoding: chunked\r\n\r\n"
                           + (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 5)  # one more than there may be, and then nothing
                 said = b""
                 while part := c.recv(65536):
@@ -119,10 +130,12 @@ class Http(Refusing):
 
     def test_blanks_at_the_end_of_a_header_s_value_are_no_part_of_it(self):
         body = json.dumps(chat("s")).encode()
-        for line in (b"Host: 127.0.0.1 \r\nContent-Type: application/json", b"Host: x\r\nContent-Type: application/json \t",
+        for line in (b"Host: 127.0.0.1 \r\nContent-Type: application/json",
+                     b"Host: x\r\nContent-Type: application/json \t",
                      b"Host: x\r\nContent-Type: application/json\r\nContent-Encoding: identity "):
             with socket.create_connection(("127.0.0.1", self.fake.port), 60) as c:
-                c.sendall(b"POST %s HTTP/1.1\r\n%s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (PATH.encode(), line, len(body)) + body)
+                c.sendall(b"POST %s HTTP/1.1\r\n%s\r\n" % (PATH.encode(), line)
+                          + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
                 self.assertTrue(c.recv(65536).startswith(b"HTTP/1.1 200 "), line)
 
     def test_bodies_give_their_share_of_the_total_back(self):
@@ -135,7 +148,8 @@ class Http(Refusing):
                                   b"Content-Length: 60100\r\n\r\n" % PATH.encode() + body[:50000])
                 else:
                     # the server looks for clients that left at its ticks; 503 says try again
-                    until(lambda: fake.http("POST", PATH, body)[0] == 200 or not fake.command("tick"), f"room for body {i}", 90)
+                    until(lambda: fake.http("POST", PATH, body)[0] == 200 or not fake.command("tick"),
+                          f"room for body {i}", 90)
 
     def test_header_limits(self):
         for headers in ({"X-Long": "x" * 40000}, {f"X-{i}": "1" for i in range(101)}):
@@ -155,11 +169,14 @@ class Http(Refusing):
     def test_requests_that_two_readers_could_frame_differently(self):
         body = json.dumps(chat("s")).encode()
         after = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        for name, headers in (("same lengths", b"Host: x\r\nContent-Length: %d\r\nContent-Length: %d\r\n" % ((len(body),) * 2)),
+        for name, headers in (("same lengths",
+                               b"Host: x\r\nContent-Length: %d\r\nContent-Length: %d\r\n" % ((len(body),) * 2)),
                               ("other lengths", b"Host: x\r\nContent-Length: %d\r\nContent-Length: 0\r\n" % len(body)),
-                              ("length and chunks", b"Host: x\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n" % len(body)),
+                              ("length and chunks",
+                               b"Host: x\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n" % len(body)),
                               ("unknown coding", b"Host: x\r\nTransfer-Encoding: gzip\r\n"),
-                              ("two codings", b"Host: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"),
+                              ("two codings",
+                               b"Host: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"),
                               ("two hosts", b"Host: x\r\nHost: y\r\nContent-Length: %d\r\n" % len(body)),
                               ("no host", b"Content-Length: %d\r\n" % len(body)),
                               ("space before a colon", b"Host: x\r\nContent-Length : %d\r\n" % len(body)),
@@ -172,7 +189,8 @@ class Http(Refusing):
                                    % (method, path, headers, body, after))
                     self.assertTrue(got.startswith(b"HTTP/1.1 400 "), got)
                     self.assertNotIn(b"HTTP/1.1 200 ", got)
-                    if name not in ("no colon", "negative length", "trailing letters in a length"):  # libmicrohttpd's own
+                    if name not in ("no colon", "negative length",
+                                    "trailing letters in a length"):  # libmicrohttpd's own
                         self.assertEqual(got.count(b"HTTP/1.1 "), 1, got)
                         self.assertEqual(json.loads(got.partition(b"\r\n\r\n")[2])["error"]["code"], "invalid_value")
         self.assertEqual(self.fake.command("counts"), "0 0")
@@ -194,10 +212,12 @@ class Http(Refusing):
             self.assertEqual(self.fake.http("POST", PATH, chat("s"), {"Content-Type": kind})[0], 200)
 
     def test_unknown_routes_and_methods(self):
-        for path in ("/index.html", "/v1", "/v1/models/", "/v1/chat/completions/", "/%00", "/health%00", "/v1/" + "x" * 5000, "/%ff"):
+        for path in ("/index.html", "/v1", "/v1/models/", "/v1/chat/completions/", "/%00", "/health%00",
+                     "/v1/" + "x" * 5000, "/%ff"):
             e = self.refused(404, *self.fake.http("GET", path))
             self.assertEqual(e["code"], "not_found")
-        for method, path, allow in (("GET", PATH, "POST"), ("DELETE", "/v1/models", "GET, HEAD"), ("POST", "/health", "GET, HEAD"),
+        for method, path, allow in (("GET", PATH, "POST"), ("DELETE", "/v1/models", "GET, HEAD"),
+                                    ("POST", "/health", "GET, HEAD"),
                                     ("POST", "/v1/responses/x", "GET, HEAD, DELETE")):
             got = self.fake.http(method, path, "{}" if method == "POST" else None)
             e = self.refused(405, *got)
@@ -213,14 +233,16 @@ class Http(Refusing):
         e = self.refused(405, *self.fake.http("DELETE", "/v1/responses/x/input_items"))
         self.assertEqual(e["code"], "method")
         for method in ("POST", "DELETE", "GET"):  # no route, whatever the method
-            for path in ("/v1/responses/x/cancel", "/v1/responses//input_items", "/v1/responses/x/input_items/y", "/v1/responses/x/"):
+            for path in ("/v1/responses/x/cancel", "/v1/responses//input_items", "/v1/responses/x/input_items/y",
+                         "/v1/responses/x/"):
                 got = self.fake.http(method, path, "{}" if method == "POST" else None)
                 self.refused(404, *got)
                 self.assertNotIn("allow", got[1])
 
     def test_no_refusal_is_longer_than_a_kilobyte_whatever_it_repeats(self):
         long = "ü" * 20000
-        for got in (self.fake.http("POST", PATH, chat("s", model=long)), self.fake.http("POST", PATH, chat("s", tools=[{"type": long}])),
+        for got in (self.fake.http("POST", PATH, chat("s", model=long)),
+                    self.fake.http("POST", PATH, chat("s", tools=[{"type": long}])),
                     self.fake.http("POST", PATH, chat("I" + long)), self.fake.http("GET", "/" + "y" * 20000),
                     self.fake.http("POST", "/v1/messages", {**chat("s"), "max_tokens": 1, "model": long})):
             message = got[2]["error"]["message"]
@@ -236,7 +258,8 @@ class Http(Refusing):
         c = http.client.HTTPConnection("127.0.0.1", self.fake.port)
         json_type = {"Content-Type": "application/json"}
         for path, body, status in ((PATH, "{", 400), ("/nowhere", "{}", 404), (PATH, json.dumps(chat("chi|s")), 200),
-                                   (PATH, json.dumps(chat("x", x="x" * (1 << 20))), 413), (PATH, json.dumps(chat("Q")), 503),
+                                   (PATH, json.dumps(chat("x", x="x" * (1 << 20))), 413),
+                                   (PATH, json.dumps(chat("Q")), 503),
                                    (PATH, json.dumps(chat("s")), 200)):
             c.request("POST", path, body, json_type)
             r = c.getresponse()
@@ -247,15 +270,20 @@ class Http(Refusing):
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 GET = b"GET /health HTTP/1.1\r\n"
-# (what is sent, status): the library's own. A head beyond its memory is one too, but a close with bytes unread may lose the answer.
+# (what is sent, status): the library's own. A head beyond its memory is one too, but a close
+# with bytes unread may lose the answer.
 LIBRARY = [
-    (HEAD + b"Content-Length: -1\r\n\r\n", 400), (HEAD + b"Content-Length: many\r\n\r\n", 400), (HEAD + b"Content-Length: +5\r\n\r\nhello", 400),
-    (HEAD + b"Content-Length: " + b"9" * 24 + b"\r\n\r\n", 413), (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-    (GET + b"Host: x\r\nno colon\r\n\r\n", 400), (b"GET /health\r\n\r\n", 400), (b"GET /health HTTP/2.0\r\nHost: x\r\n\r\n", 505),
+    (HEAD + b"Content-Length: -1\r\n\r\n", 400), (HEAD + b"Content-Length: many\r\n\r\n", 400),
+    (HEAD + b"Content-Length: +5\r\n\r\nhello", 400),
+    (HEAD + b"Content-Length: " + b"9" * 24 + b"\r\n\r\n", 413),
+    (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    (GET + b"Host: x\r\nno colon\r\n\r\n", 400), (b"GET /health\r\n\r\n", 400),
+    (b"GET /health HTTP/2.0\r\nHost: x\r\n\r\n", 505),
 ]
 # And these are ours.
 OURS = [
-    (GET + b"\r\n", 400), (GET + b"Host: x\r\nHost: y\r\n\r\n", 400), (GET + b"Host: x\r\nA b : v\r\n\r\n", 400), (GET + b" Host: x\r\n\r\n", 400),
+    (GET + b"\r\n", 400), (GET + b"Host: x\r\nHost: y\r\n\r\n", 400), (GET + b"Host: x\r\nA b : v\r\n\r\n", 400),
+    (GET + b" Host: x\r\n\r\n", 400),
     (HEAD + b"Transfer-Encoding: gzip\r\n\r\n", 400), (HEAD + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
     (GET + b"Host: x\r\nConnection: close\r\nA: " + b"x" * 60000 + b"\r\n\r\n", 431),
 ]

@@ -52,9 +52,11 @@ class Guard(unittest.TestCase):
         self.assertEqual((r["usage"]["completion_tokens"], c["message"]["content"].split()), (21, ["no"] * 21))
         shown = ok(daemon, "request", "show", r["id"])
         self.assertEqual((shown["finish"], shown["detail"]), ("length", "repetition"))
-        self.assertEqual(shown["loop"], {"part": "content", "what": "one word 20 times in a row", "token": 21, "ended": True})
+        self.assertEqual(shown["loop"],
+                         {"part": "content", "what": "one word 20 times in a row", "token": 21, "ended": True})
         self.assertEqual(looped("content", "ended"), before + 1)
-        self.assertIn(f'looped id={r["id"]} part=content what="one word 20 times in a row" token=21 ended=1', daemon.log())
+        self.assertIn(f'looped id={r["id"]} part=content what="one word 20 times in a row" token=21 ended=1',
+                      daemon.log())
 
     def test_a_loop_is_told_in_every_protocol(self):
         """Clients know but one word for what was cut off: what it was stands beside it."""
@@ -75,7 +77,8 @@ class Guard(unittest.TestCase):
         """576 zeros ended at the 513th, in broken JSON."""
         text = "0 " * 60
         form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": text}}}
-        r = ask(messages=HELLO, max_tokens=400, response_format=form, repetition_guard={"maxrun": 20, "maxline": 20, "period": 20},
+        r = ask(messages=HELLO, max_tokens=400, response_format=form,
+                repetition_guard={"maxrun": 20, "maxline": 20, "period": 20},
                 **QUIET)
         c = r["choices"][0]
         self.assertEqual((c["finish_reason"], c.get("finish_detail")), ("stop", "eos"))
@@ -87,7 +90,8 @@ class Guard(unittest.TestCase):
 
     def test_what_comes_once_is_no_loop(self):
         for limit in ("maxrun", "maxline", "period"):
-            status, _, body = daemon.http("POST", "/v1/chat/completions", {"messages": HELLO, "repetition_guard": {limit: 1}})
+            status, _, body = daemon.http("POST", "/v1/chat/completions",
+                                          {"messages": HELLO, "repetition_guard": {limit: 1}})
             self.assertEqual(status, 400)
             self.assertIn(f"repetition_guard.{limit}", json.dumps(body))
 
@@ -96,7 +100,8 @@ class Guard(unittest.TestCase):
                       {"repetition_guard": True}):  # whose limits are further away than this
             r = ask(messages=HELLO, **guard, **no, **QUIET)
             c = r["choices"][0]
-            self.assertEqual((c["finish_reason"], c["finish_detail"], r["usage"]["completion_tokens"]), ("length", "max_tokens", 60))
+            self.assertEqual((c["finish_reason"], c["finish_detail"], r["usage"]["completion_tokens"]),
+                             ("length", "max_tokens", 60))
             self.assertNotIn("loop", ok(daemon, "request", "show", r["id"]))
 
     def test_the_guard_counts_the_reasoning_by_itself(self):
@@ -107,7 +112,8 @@ class Guard(unittest.TestCase):
         self.assertEqual(ok(daemon, "request", "show", r["id"])["loop"]["part"], "reasoning")
 
     def test_a_call_that_loops_is_cut_off_and_never_a_call(self):
-        body = {"messages": HELLO, "tools": [TOOL], "tool_choice": "required", "repetition_guard": PERIOD, "max_tokens": 200,
+        body = {"messages": HELLO, "tools": [TOOL], "tool_choice": "required", "repetition_guard": PERIOD,
+                "max_tokens": 200,
                 **no, **QUIET}
         r = ask(**body)
         c = r["choices"][0]
@@ -166,7 +172,8 @@ class Told(unittest.TestCase):
         tool = {"name": "f", "input_schema": {"type": "object"}}
         with Fake() as fake:
             c = fake.http("POST", "/v1/chat/completions", chat(self.script))[2]["choices"][0]
-            self.assertEqual((c["finish_reason"], c["finish_detail"], len(c["message"]["tool_calls"])), ("length", "repetition", 1))
+            self.assertEqual((c["finish_reason"], c["finish_detail"], len(c["message"]["tool_calls"])),
+                             ("length", "repetition", 1))
             r = fake.http("POST", "/v1/messages", {"model": "fake", "max_tokens": 9, "tools": [tool],
                                                    "messages": [{"role": "user", "content": self.script}]})[2]
             self.assertEqual((r["stop_reason"], r["stop_detail"]), ("max_tokens", "repetition"), r)
@@ -207,8 +214,10 @@ class Field(unittest.TestCase):
     def test_what_is_refused(self):
         with Fake() as fake:
             for path, body in ROUTES.items():
-                for value, param in (("yes", ""), (1, ""), ([], ""), ({"maxrun": -1}, ".maxrun"), ({"maxline": "x"}, ".maxline"),
-                                     ({"period": 1.5}, ".period"), ({"period": 1 << 30}, ".period"), ({"maxwords": 3}, ".maxwords")):
+                for value, param in (("yes", ""), (1, ""), ([], ""), ({"maxrun": -1}, ".maxrun"),
+                                     ({"maxline": "x"}, ".maxline"),
+                                     ({"period": 1.5}, ".period"), ({"period": 1 << 30}, ".period"),
+                                     ({"maxwords": 3}, ".maxwords")):
                     status, _, reply = fake.http("POST", path, {**body, "repetition_guard": value})
                     self.assertEqual(status, 400, (path, value, reply))
                     self.assertIn("repetition_guard" + param, json.dumps(reply), path)

@@ -18,7 +18,8 @@ PATH = "/v1/responses"
 USER = {"role": "user", "content": "s"}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = {"type": "function", "name": "get_weather", "description": "d", "parameters": SCHEMA}
-PATCH = {"type": "custom", "name": "apply_patch", "description": "Edits.", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/s"}}
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Edits.",
+         "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/s"}}
 SPACE = {"type": "namespace", "name": "mcp__ide", "description": "x", "tools": [{**TOOL, "name": "look"}]}
 CALL = {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": '{"city": "Milan"}'}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
@@ -47,22 +48,29 @@ CONVERSATIONS = [
     ({"input": "s"}, [USER]),
     ({"input": [USER]}, [USER]),
     ({"instructions": "Be brief.", "input": [said("user", "s")]}, [{"role": "system", "content": "Be brief."}, USER]),
-    ({"instructions": "A", "input": [said("developer", "B", "C"), said("system", "D"), USER]}, [{"role": "system", "content": "A\n\nB\n\nC\n\nD"}, USER]),
+    ({"instructions": "A", "input": [said("developer", "B", "C"), said("system", "D"), USER]},
+     [{"role": "system", "content": "A\n\nB\n\nC\n\nD"}, USER]),
     ({"input": [USER, said("developer", "Be kind."), USER]}, [USER, {"role": "user", "content": "Be kind."}, USER]),
     ({"input": [USER, said("assistant", "He", "llo", kind="output_text", id="msg_1", status="completed"), USER]},
      [USER, {"role": "assistant", "content": "Hello"}, USER]),
     ({"input": [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}, USER]},
      [USER, {"role": "assistant", "content": "No."}, USER]),
     ({"input": [USER, said("assistant", "I look.", kind="output_text"), CALL, {**CALL, "call_id": "c2"}, OUTPUT,
-                {**OUTPUT, "call_id": "c2", "output": [{"type": "input_text", "text": "so"}, {"type": "input_text", "text": "b"}]}]},
-     [USER, {"role": "assistant", "content": "I look.", "tool_calls": [MILAN, call("get_weather", '{"city": "Milan"}', "c2")]},
-      {"role": "tool", "tool_call_id": "c1", "content": "sunny"}, {"role": "tool", "tool_call_id": "c2", "content": "so\n\nb"}]),
+                {**OUTPUT, "call_id": "c2",
+                 "output": [{"type": "input_text", "text": "so"}, {"type": "input_text", "text": "b"}]}]},
+     [USER,
+      {"role": "assistant", "content": "I look.",
+       "tool_calls": [MILAN, call("get_weather", '{"city": "Milan"}', "c2")]},
+      {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
+      {"role": "tool", "tool_call_id": "c2", "content": "so\n\nb"}]),
     # Reasoning: its text, our own token, or what summary there is; another server's token says nothing.
     ({"input": [USER, {**THOUGHT, "content": [{"type": "reasoning_text", "text": "hm"}]}, CALL, OUTPUT]},
      [USER, {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [MILAN]},
       {"role": "tool", "tool_call_id": "c1", "content": "sunny"}]),
-    ({"input": [USER, {**THOUGHT, "content": None, "encrypted_content": "dsv4.text." + base64.b64encode("hm ď".encode()).decode()},
-                said("assistant", "A", kind="output_text"), USER]},
+    ({"input":
+      [USER,
+       {**THOUGHT, "content": None, "encrypted_content": "dsv4.text." + base64.b64encode("hm ď".encode()).decode()},
+       said("assistant", "A", kind="output_text"), USER]},
      [USER, {"role": "assistant", "content": "A", "reasoning_content": "hm ď"}, USER]),
     ({"input": [USER, {**THOUGHT, "summary": [{"type": "summary_text", "text": "mm"}], "encrypted_content": "gAAAA"},
                 said("assistant", "A", kind="output_text"), USER]},
@@ -76,37 +84,53 @@ CONVERSATIONS = [
     ({"input": [USER, {**CALL, "namespace": "mcp__ide", "name": "look", "arguments": ""}, OUTPUT]},
      [USER, {"role": "assistant", "content": "", "tool_calls": [call("mcp__ide.look", "{}")]},
       {"role": "tool", "tool_call_id": "c1", "content": "sunny"}]),
-    ({"input": [USER, said("assistant", "so far", kind="output_text")]}, [USER, {"role": "assistant", "content": "so far", "wo_eos": True}]),
+    ({"input": [USER, said("assistant", "so far", kind="output_text")]},
+     [USER, {"role": "assistant", "content": "so far", "wo_eos": True}]),
 ]
 
 # (fields of a good body, what the engine is told)
 RIGHT = [
-    ({}, {"thinking": True, "effort": 0, "max_tokens": 0, "calls": "auto", "one_call": False, "format": "text", "label": "http"}),
+    ({}, {"thinking": True, "effort": 0, "max_tokens": 0, "calls": "auto", "one_call": False, "format": "text",
+          "label": "http"}),
     ({"model": "claude-x"}, {"thinking": True}), ({"model": None}, {"thinking": True}),
     ({"max_output_tokens": 7, "temperature": 0.5, "top_p": 0.25}, {"max_tokens": 7, "temperature": 0.5, "top_p": 0.25}),
-    ({"reasoning": {"effort": "none"}}, {"thinking": False}), ({"reasoning": {"effort": "xhigh"}}, {"thinking": True, "effort": 2}),
+    ({"reasoning": {"effort": "none"}}, {"thinking": False}),
+    ({"reasoning": {"effort": "xhigh"}}, {"thinking": True, "effort": 2}),
     ({"reasoning": {"effort": None, "summary": "auto"}}, {"thinking": True, "effort": 0}),
     ({"text": {"format": {"type": "text"}, "verbosity": "low"}}, {"format": "text"}),
     ({"text": {"format": {"type": "json_object"}}}, {"format": "json_object"}),
-    ({"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}}}, {"format": "json_schema", "schema": SCHEMA}),
+    ({"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}}},
+     {"format": "json_schema", "schema": SCHEMA}),
     ({"tools": []}, {"tools": None}), ({"tools": [TOOL]}, {"tools": [function("get_weather")]}),
     ({"tools": [TOOL], "parallel_tool_calls": False}, {"one_call": True}),
-    ({"tools": [{**TOOL, "strict": True}]}, {"tools": [{"type": "function", "function": {**function("get_weather")["function"], "strict": True}}]}),
+    ({"tools": [{**TOOL, "strict": True}]},
+     {"tools": [{"type": "function", "function": {**function("get_weather")["function"], "strict": True}}]}),
     ({"tools": [PATCH]}, {"tools": [PATCH_FUNCTION]}), ({"tools": [SPACE]}, {"tools": [function("mcp__ide.look")]}),
     # What only the service's own tools could do is not offered.
-    ({"tools": [TOOL, {"type": "web_search", "external_web_access": True}, {"type": "image_generation"}]}, {"tools": [function("get_weather")]}),
+    ({"tools": [TOOL, {"type": "web_search", "external_web_access": True}, {"type": "image_generation"}]},
+     {"tools": [function("get_weather")]}),
     ({"tools": [{"type": "web_search_preview"}]}, {"tools": None}),
     ({"tools": [TOOL], "tool_choice": "none"}, {"tools": None, "calls": "none"}),
     ({"tools": [TOOL], "tool_choice": "required"}, {"calls": "required"}),
-    ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "get_weather"}}, {"calls": "named", "function": "get_weather"}),
-    ({"tools": [PATCH], "tool_choice": {"type": "custom", "name": "apply_patch"}}, {"calls": "named", "function": "apply_patch"}),
-    ({"tools": [TOOL, PATCH], "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "custom", "name": "apply_patch"}]}},
+    ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "get_weather"}},
+     {"calls": "named", "function": "get_weather"}),
+    ({"tools": [PATCH], "tool_choice": {"type": "custom", "name": "apply_patch"}},
+     {"calls": "named", "function": "apply_patch"}),
+    ({"tools": [TOOL, PATCH],
+      "tool_choice": {"type": "allowed_tools", "mode": "required",
+                      "tools": [{"type": "custom", "name": "apply_patch"}]}},
      {"calls": "required", "tools": [PATCH_FUNCTION]}),
-    ({"tools": [TOOL, PATCH], "tool_choice": {"type": "allowed_tools", "tools": [{"type": "custom", "name": "apply_patch"}] * 512}}, {"tools": [PATCH_FUNCTION]}),
-    ({"tools": [SPACE], "tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "look", "namespace": "mcp__ide"}]}},
+    ({"tools": [TOOL, PATCH],
+      "tool_choice": {"type": "allowed_tools", "tools": [{"type": "custom", "name": "apply_patch"}] * 512}},
+     {"tools": [PATCH_FUNCTION]}),
+    ({"tools": [SPACE],
+      "tool_choice":
+      {"type": "allowed_tools", "tools": [{"type": "function", "name": "look", "namespace": "mcp__ide"}]}},
      {"tools": [function("mcp__ide.look")]}),
-    ({"store": False, "include": ["reasoning.encrypted_content", "web_search_call.action.sources"], "truncation": "auto", "user": "u",
-      "metadata": {"a": "b"}, "prompt_cache_key": "k", "service_tier": "auto", "client_metadata": {}, "background": False, "top_logprobs": 0,
+    ({"store": False, "include": ["reasoning.encrypted_content", "web_search_call.action.sources"],
+      "truncation": "auto", "user": "u",
+      "metadata": {"a": "b"}, "prompt_cache_key": "k", "service_tier": "auto", "client_metadata": {},
+      "background": False, "top_logprobs": 0,
       "stream_options": {"include_obfuscation": False}}, {"thinking": True}),
 ]
 
@@ -115,41 +139,59 @@ WRONG = [
     ({"model": 3}, "model"), ({"model": "other"}, "model"),
     ({"input": None}, "input"), ({"input": []}, "input"), ({"input": 3}, "input"), ({"input": ["s"]}, "input[0]"),
     ({"input": [{"content": "s"}]}, "input[0].role"), ({"input": [{"role": "tool", "content": "s"}]}, "input[0].role"),
-    ({"input": [{"role": "user"}]}, "input[0].content"), ({"input": [{"role": "user", "content": 3}]}, "input[0].content"),
+    ({"input": [{"role": "user"}]}, "input[0].content"),
+    ({"input": [{"role": "user", "content": 3}]}, "input[0].content"),
     ({"input": [{"role": "user", "content": [{"text": "s"}]}]}, "input[0].content[0].type"),
     ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "input[0].content[0].text"),
     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type"),
     ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].type"),
     ({"input": [USER, {"type": "item_reference", "id": "x"}]}, "input[1].type"),
-    ({"input": [{"type": "local_shell_call"}]}, "input[0].type"), ({"input": [{"type": "web_search_call"}]}, "input[0].type"),
+    ({"input": [{"type": "local_shell_call"}]}, "input[0].type"),
+    ({"input": [{"type": "web_search_call"}]}, "input[0].type"),
     ({"input": [USER, CALL]}, "input"), ({"input": [{**CALL, "call_id": None}, OUTPUT]}, "input[0].call_id"),
-    ({"input": [{**CALL, "name": 'f" x="'}, OUTPUT]}, "input[0].name"), ({"input": [{**CALL, "arguments": {}}, OUTPUT]}, "input[0].arguments"),
+    ({"input": [{**CALL, "name": 'f" x="'}, OUTPUT]}, "input[0].name"),
+    ({"input": [{**CALL, "arguments": {}}, OUTPUT]}, "input[0].arguments"),
     ({"input": [{"type": "custom_tool_call", "call_id": "c", "name": "f"}, OUTPUT]}, "input[0].input"),
-    ({"input": [CALL, {**OUTPUT, "call_id": None}]}, "input[1].call_id"), ({"input": [CALL, {**OUTPUT, "output": None}]}, "input[1].output"),
+    ({"input": [CALL, {**OUTPUT, "call_id": None}]}, "input[1].call_id"),
+    ({"input": [CALL, {**OUTPUT, "output": None}]}, "input[1].output"),
     ({"input": [{**THOUGHT, "summary": [{}]}, USER]}, "input[0].summary[0].type"),
     ({"instructions": 3}, "instructions"), ({"previous_response_id": 3}, "previous_response_id"),
     ({"previous_response_id": "resp_none"}, "previous_response_id"),
     ({"temperature": 3}, "temperature"), ({"top_p": "x"}, "top_p"), ({"max_output_tokens": 0}, "max_output_tokens"),
-    ({"stream": "yes"}, "stream"), ({"store": 1}, "store"), ({"metadata": []}, "metadata"), ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
-    ({"reasoning": "high"}, "reasoning"), ({"reasoning": {"effort": "huge"}}, "reasoning.effort"), ({"reasoning": {"summary": 1}}, "reasoning.summary"),
-    ({"include": "x"}, "include"), ({"include": [1]}, "include[0]"), ({"include": ["message.output_text.logprobs"]}, "include[0]"),
+    ({"stream": "yes"}, "stream"), ({"store": 1}, "store"), ({"metadata": []}, "metadata"),
+    ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
+    ({"reasoning": "high"}, "reasoning"), ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
+    ({"reasoning": {"summary": 1}}, "reasoning.summary"),
+    ({"include": "x"}, "include"), ({"include": [1]}, "include[0]"),
+    ({"include": ["message.output_text.logprobs"]}, "include[0]"),
     ({"text": {"format": {}}}, "text.format.type"), ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
     ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
     ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
     ({"tools": {}}, "tools"), ({"tools": [{}]}, "tools[0].type"), ({"tools": [{"type": "function"}]}, "tools[0].name"),
     ({"tools": [{**TOOL, "parameters": "{}"}]}, "tools[0].parameters"), ({"tools": [TOOL] * 513}, "tools"),
-    # Calls say a name and no more: no two tools share one, in full; and namespaces do not make them more than there may be.
-    ({"tools": [TOOL, PATCH, TOOL]}, "tools[2].name"), ({"tools": [TOOL, {**PATCH, "name": "get_weather"}]}, "tools[1].name"),
-    ({"tools": [{**TOOL, "name": "mcp__ide.look"}, SPACE]}, "tools[1].tools[0].name"), ({"tools": [SPACE, SPACE]}, "tools[1].tools[0].name"),
+    # Calls say a name and no more: no two tools share one, in full; and namespaces do not make
+    # them more than there may be.
+    ({"tools": [TOOL, PATCH, TOOL]}, "tools[2].name"),
+    ({"tools": [TOOL, {**PATCH, "name": "get_weather"}]}, "tools[1].name"),
+    ({"tools": [{**TOOL, "name": "mcp__ide.look"}, SPACE]}, "tools[1].tools[0].name"),
+    ({"tools": [SPACE, SPACE]}, "tools[1].tools[0].name"),
     ({"tools": [{**SPACE, "tools": [{**TOOL, "name": f"f{i}"} for i in range(513)]}]}, "tools[0].tools[512].name"),
-    ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "get_weather"}] * 513}}, "tool_choice.tools"),
-    ({"tools": [TOOL, {"type": "local_shell"}]}, "tools[1].type"), ({"tools": [{"type": "file_search"}]}, "tools[0].type"),
-    ({"tools": [{"type": "mcp", "server_label": "x"}]}, "tools[0].type"), ({"tools": [{"type": "code_interpreter"}]}, "tools[0].type"),
-    ({"tools": [{"type": "computer_use_preview"}]}, "tools[0].type"), ({"tools": [{**SPACE, "tools": [PATCH]}]}, "tools[0].tools[0].type"),
-    ({"tool_choice": "maybe"}, "tool_choice"), ({"tool_choice": "required"}, "tool_choice"), ({"tool_choice": 3}, "tool_choice"),
-    ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"), ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice.name"),
+    ({"tools": [TOOL],
+      "tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "get_weather"}] * 513}},
+     "tool_choice.tools"),
+    ({"tools": [TOOL, {"type": "local_shell"}]}, "tools[1].type"),
+    ({"tools": [{"type": "file_search"}]}, "tools[0].type"),
+    ({"tools": [{"type": "mcp", "server_label": "x"}]}, "tools[0].type"),
+    ({"tools": [{"type": "code_interpreter"}]}, "tools[0].type"),
+    ({"tools": [{"type": "computer_use_preview"}]}, "tools[0].type"),
+    ({"tools": [{**SPACE, "tools": [PATCH]}]}, "tools[0].tools[0].type"),
+    ({"tool_choice": "maybe"}, "tool_choice"), ({"tool_choice": "required"}, "tool_choice"),
+    ({"tool_choice": 3}, "tool_choice"),
+    ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
+    ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice.name"),
     ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "some", "tools": []}}, "tool_choice.mode"),
-    ({"background": True}, "background"), ({"conversation": "conv_1"}, "conversation"), ({"prompt": {"id": "x"}}, "prompt"),
+    ({"background": True}, "background"), ({"conversation": "conv_1"}, "conversation"),
+    ({"prompt": {"id": "x"}}, "prompt"),
     ({"top_logprobs": 3}, "top_logprobs"),
 ]
 MISSING = ("other", "resp_none")
@@ -190,7 +232,8 @@ class Bodies(OnResponses):
     def test_refusals_of_the_engine_name_the_clients_item(self):
         talk = [said("user", "A"), CALL, OUTPUT]
         # The engine's messages are system, user, assistant, tool, user.
-        for index, path in ((0, "instructions"), (1, "input[0]"), (2, "input[1]"), (3, "input[2]"), (4, "input[3]"), (9, "input")):
+        for index, path in ((0, "instructions"), (1, "input[0]"), (2, "input[1]"), (3, "input[2]"), (4, "input[3]"),
+                            (9, "input")):
             body = ask([*talk, said("user", f"Imessages[{index}].content")], instructions="S")
             status, _, reply = self.fake.http("POST", PATH, body)
             self.assertEqual((status, reply["error"]["param"]), (400, path))
@@ -204,18 +247,22 @@ class Bodies(OnResponses):
         self.assertEqual(self.fake.command("counts"), "0 0")
 
     def test_the_response_repeats_the_request(self):
-        fields = {"instructions": "A", "max_output_tokens": 9, "metadata": {"k": "v"}, "temperature": 0.25, "tools": [TOOL, {"type": "web_search"}],
-                  "tool_choice": "auto", "parallel_tool_calls": False, "store": False, "reasoning": {"effort": "low", "summary": None},
+        fields = {"instructions": "A", "max_output_tokens": 9, "metadata": {"k": "v"}, "temperature": 0.25,
+                  "tools": [TOOL, {"type": "web_search"}],
+                  "tool_choice": "auto", "parallel_tool_calls": False, "store": False,
+                  "reasoning": {"effort": "low", "summary": None},
                   "text": {"format": {"type": "text"}}, "truncation": "auto"}
         for r in (self.whole("cx|s", **fields), self.streamed("cx|s", **fields)):
             self.assertEqual({k: r[k] for k in fields}, {**fields, "tools": [TOOL]})  # those that are offered
         r = self.whole("cx|s")
-        self.assertEqual((r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["store"], r["metadata"], r["instructions"], r["background"]),
+        self.assertEqual((r["tools"], r["tool_choice"], r["parallel_tool_calls"], r["store"], r["metadata"],
+                          r["instructions"], r["background"]),
                          ([], "auto", True, True, {}, None, False))
 
 
 def thought(text):
-    return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}], "status": "completed"}
+    return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}],
+            "status": "completed"}
 
 
 def message(text, status="completed"):
@@ -224,7 +271,8 @@ def message(text, status="completed"):
 
 
 def called(name, arguments, **fields):
-    return {"type": "function_call", "call_id": "call_1", "name": name, "arguments": arguments, "status": "completed", **fields}
+    return {"type": "function_call", "call_id": "call_1", "name": name, "arguments": arguments, "status": "completed",
+            **fields}
 
 
 # (script, fields, output without ids, status)
@@ -233,20 +281,25 @@ ENDS = [
     ("rh|rm|cHi|s", {}, [thought("hm"), message("Hi")], "completed"),
     ("rhm|cHi|bget_weather|a{\"city\":|a \"Oslo\"}|e|t", {"tools": [TOOL]},
      [thought("hm"), message("Hi"), called("get_weather", '{"city": "Oslo"}')], "completed"),
-    ("ba|a{}|e|bb|a{\"x\": 1}|e|t", {"tools": [TOOL]}, [called("a", "{}"), called("b", '{"x": 1}', call_id="call_2")], "completed"),
+    ("ba|a{}|e|bb|a{\"x\": 1}|e|t", {"tools": [TOOL]}, [called("a", "{}"), called("b", '{"x": 1}', call_id="call_2")],
+     "completed"),
     ("bmcp__ide.look|a{}|e|t", {"tools": [SPACE]}, [called("look", "{}", namespace="mcp__ide")], "completed"),
     ("bapply_patch|a{\"input\": \"*** Beg|ain\\nď\"}|e|t", {"tools": [PATCH]},
-     [{"type": "custom_tool_call", "call_id": "call_1", "name": "apply_patch", "input": "*** Begin\nď", "status": "completed"}], "completed"),
+     [{"type": "custom_tool_call", "call_id": "call_1", "name": "apply_patch", "input": "*** Begin\nď",
+       "status": "completed"}], "completed"),
     ("rhm|cHi|s", {"reasoning": {"summary": "auto"}},
-     [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "content": [], "status": "completed"}, message("Hi")], "completed"),
-    ("rhm|cHi|s", {"include": ["reasoning.encrypted_content"]}, [{**thought("hm"), "encrypted_content": "dsv4.text.aG0="}, message("Hi")], "completed"),
+     [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "content": [], "status": "completed"},
+      message("Hi")], "completed"),
+    ("rhm|cHi|s", {"include": ["reasoning.encrypted_content"]},
+     [{**thought("hm"), "encrypted_content": "dsv4.text.aG0="}, message("Hi")], "completed"),
     ("cab|n", {}, [message("ab", "incomplete")], "incomplete"),
     ("rab|n", {}, [{**thought("ab"), "status": "incomplete"}], "incomplete"),
     ("cab|o", {}, [message("ab", "incomplete")], "incomplete"),
     ("s", {}, [], "completed"),
     # In the order in which it came, however odd.
     ("rA|cB|rC|cD|s", {}, [thought("A"), message("B"), thought("C"), message("D")], "completed"),
-    ("cA|bf|a{}|e|cB|bg|a{}|e|rC|t", {}, [message("A"), called("f", "{}"), message("B"), called("g", "{}", call_id="call_2"), thought("C")],
+    ("cA|bf|a{}|e|cB|bg|a{}|e|rC|t", {},
+     [message("A"), called("f", "{}"), message("B"), called("g", "{}", call_id="call_2"), thought("C")],
      "completed"),
 ]
 
@@ -264,14 +317,16 @@ class Answers(OnResponses):
             with self.subTest(script=script, fields=fields):
                 for r in (self.whole(script, **fields), self.streamed(script, **fields)):
                     self.assertEqual((self.bare(r["output"]), r["status"], r["model"]), (want, status, "fake"))
-                    self.assertEqual(r["incomplete_details"], {"reason": "max_output_tokens"} if status == "incomplete" else None)
+                    self.assertEqual(r["incomplete_details"], {"reason": "max_output_tokens"}
+                                     if status == "incomplete" else None)
                     self.assertTrue(r["id"].startswith("resp_"))
                     self.assertIsNone(r.get("left_open"))
 
     def test_usage(self):
         for r in (self.whole("chi|s"), self.streamed("chi|s")):
             u = r["usage"]
-            self.assertEqual((u["input_tokens"], u["input_tokens_details"]["cached_tokens"], u["output_tokens_details"]["reasoning_tokens"]), (7, 3, 2))
+            self.assertEqual((u["input_tokens"], u["input_tokens_details"]["cached_tokens"],
+                              u["output_tokens_details"]["reasoning_tokens"]), (7, 3, 2))
             self.assertEqual(u["total_tokens"], u["input_tokens"] + u["output_tokens"])
 
     def test_a_custom_tools_input_is_told_while_it_comes(self):
@@ -286,7 +341,8 @@ class Answers(OnResponses):
         self.assertEqual(response_of([*begin, *events])["output"][0]["input"], "one two\n three")
 
     def test_cut_off_call_is_no_item(self):
-        for script in ("bget_weather|a{\"ci|i", "bget_weather|a{\"city\": \"Oslo\"|n", "bapply_patch|a{\"input\": \"x|n"):
+        for script in ("bget_weather|a{\"ci|i", "bget_weather|a{\"city\": \"Oslo\"|n",
+                       "bapply_patch|a{\"input\": \"x|n"):
             r, s = self.whole(script, tools=[TOOL, PATCH]), self.streamed(script, tools=[TOOL, PATCH])
             self.assertEqual((r["output"], r["status"]), ([], "incomplete"))
             self.assertEqual((s["output"], s["status"]), ([], "incomplete"))
@@ -314,8 +370,10 @@ class Answers(OnResponses):
         self.assertEqual(s["output"][0]["content"][0]["text"], "ď漢字\U0001f600\"\\ \n\u2028nul\0")
 
     def test_failures_end_the_stream_as_failed(self):
-        for script, code, text in (("chalf|xthe kernel gave NaN", "server_error", "the kernel gave NaN"), ("rhalf|y", "cancelled", "cancelled"),
-                                   ("bf|a{|z", "server_is_overloaded", "shutting down"), ("xat once", "server_error", "at once")):
+        for script, code, text in (("chalf|xthe kernel gave NaN", "server_error", "the kernel gave NaN"),
+                                   ("rhalf|y", "cancelled", "cancelled"),
+                                   ("bf|a{|z", "server_is_overloaded", "shutting down"),
+                                   ("xat once", "server_error", "at once")):
             with self.subTest(script=script):
                 r = self.streamed(script)
                 self.assertEqual((r["status"], r["error"]["code"]), ("failed", code))
@@ -348,35 +406,42 @@ class Kept(OnResponses):
         for make in (self.whole, self.streamed):
             first = make("rhm|cHi|bget_weather|a{\"city\": \"Oslo\"}|e|t", instructions="A", tools=[TOOL])
             self.assertEqual(self.told(ask([CALL, OUTPUT]))["messages"][0]["reasoning_gap"], "open")
-            told = self.told(ask([{**OUTPUT, "call_id": "call_1"}, said("user", "s")], previous_response_id=first["id"], instructions="B"))
+            told = self.told(ask([{**OUTPUT, "call_id": "call_1"}, said("user", "s")], previous_response_id=first["id"],
+                                 instructions="B"))
             self.assertEqual(told["messages"], [
-                {"role": "system", "content": "B"}, {"role": "user", "content": "rhm|cHi|bget_weather|a{\"city\": \"Oslo\"}|e|t"},
-                {"role": "assistant", "content": "Hi", "reasoning_content": "hm", "tool_calls": [call("get_weather", '{"city": "Oslo"}', "call_1")]},
+                {"role": "system", "content": "B"},
+                {"role": "user", "content": "rhm|cHi|bget_weather|a{\"city\": \"Oslo\"}|e|t"},
+                {"role": "assistant", "content": "Hi", "reasoning_content": "hm",
+                 "tool_calls": [call("get_weather", '{"city": "Oslo"}', "call_1")]},
                 {"role": "tool", "tool_call_id": "call_1", "content": "sunny"}, USER])
 
     def test_chain_of_three(self):
         a = self.whole("cA|s", instructions="One", input=[said("developer", "stays"), said("user", "cA|s")])
         b = self.whole("cB|s", previous_response_id=a["id"])
         told = self.told(ask("s", previous_response_id=b["id"], instructions="Two"))
-        self.assertEqual(told["messages"], [{"role": "system", "content": "Two\n\nstays"}, {"role": "user", "content": "cA|s"},
-                                            {"role": "assistant", "content": "A"}, {"role": "user", "content": "cB|s"},
-                                            {"role": "assistant", "content": "B"}, USER])
+        self.assertEqual(told["messages"],
+                         [{"role": "system", "content": "Two\n\nstays"}, {"role": "user", "content": "cA|s"},
+                          {"role": "assistant", "content": "A"}, {"role": "user", "content": "cB|s"},
+                          {"role": "assistant", "content": "B"}, USER])
 
     def test_reasoning_that_was_told_as_summary_or_token_is_kept(self):
         for fields in ({"reasoning": {"summary": "detailed"}}, {"include": ["reasoning.encrypted_content"]}):
             a = self.whole("rhm|cA|s", **fields)
-            self.assertEqual(self.told(ask("s", previous_response_id=a["id"]))["messages"][1]["reasoning_content"], "hm")
+            self.assertEqual(self.told(ask("s", previous_response_id=a["id"]))["messages"][1]["reasoning_content"],
+                             "hm")
 
     def test_an_answer_that_went_on_with_the_clients_words_is_one_message(self):
         a = self.whole("", input=[said("user", "x"), said("assistant", "so ", kind="output_text")])
-        self.assertEqual(self.told(ask("s", previous_response_id=a["id"]))["messages"], [{"role": "user", "content": "x"},
+        self.assertEqual(self.told(ask("s", previous_response_id=a["id"]))["messages"],
+                         [{"role": "user", "content": "x"},
                          {"role": "assistant", "content": "so "}, USER])
 
     def test_read_again_and_forgotten(self):
         r = self.streamed("rhm|cHi|s", metadata={"k": "v"})
         del r["left_open"]
         self.assertEqual(self.fake.http("GET", f"{PATH}/{r['id']}")[::2], (200, r))
-        self.assertEqual(self.fake.http("DELETE", f"{PATH}/{r['id']}")[::2], (200, {"id": r["id"], "object": "response", "deleted": True}))
+        self.assertEqual(self.fake.http("DELETE", f"{PATH}/{r['id']}")[::2],
+                         (200, {"id": r["id"], "object": "response", "deleted": True}))
         for method in ("GET", "DELETE"):
             self.assertEqual(self.fake.http(method, f"{PATH}/{r['id']}")[0], 404)
         self.assertEqual(self.fake.http("POST", PATH, ask("s", previous_response_id=r["id"]))[0], 404)
@@ -387,18 +452,22 @@ class Kept(OnResponses):
         return page
 
     def test_input_items_are_what_was_asked_page_by_page(self):
-        a = self.whole("rhm|cA|bget_weather|a{}|e|t", instructions="One", input=[said("developer", "stays"), said("user", "rhm|cA|bget_weather|a{}|e|t")],
+        a = self.whole("rhm|cA|bget_weather|a{}|e|t", instructions="One",
+                       input=[said("developer", "stays"), said("user", "rhm|cA|bget_weather|a{}|e|t")],
                        tools=[TOOL])
-        b = self.whole("", input=[{**OUTPUT, "call_id": "call_1"}, said("user", "s")], previous_response_id=a["id"], instructions="Two")
+        b = self.whole("", input=[{**OUTPUT, "call_id": "call_1"}, said("user", "s")], previous_response_id=a["id"],
+                       instructions="Two")
         page = self.items(b["id"], "?order=asc")
         self.assertEqual([(i["type"], i.get("role")) for i in page["data"]],
-                         [("message", "system"), ("message", "user"), ("reasoning", None), ("message", "assistant"), ("function_call", None),
+                         [("message", "system"), ("message", "user"), ("reasoning", None), ("message", "assistant"),
+                          ("function_call", None),
                           ("function_call_output", None), ("message", "user")])
         self.assertEqual(page["data"][0]["content"], [{"type": "input_text", "text": "stays"}])
         self.assertEqual(page["data"][4]["arguments"], "{}")
         self.assertEqual((page["data"][5]["call_id"], page["data"][5]["output"]), ("call_1", "sunny"))
         ids = [i["id"] for i in page["data"]]
-        self.assertEqual((page["object"], page["first_id"], page["last_id"], page["has_more"]), ("list", ids[0], ids[-1], False))
+        self.assertEqual((page["object"], page["first_id"], page["last_id"], page["has_more"]),
+                         ("list", ids[0], ids[-1], False))
         self.assertEqual(len(set(ids)), len(ids))
         for order, want in (("asc", ids), ("desc", ids[::-1])):
             got, after = [], ""
@@ -415,28 +484,35 @@ class Kept(OnResponses):
 
     def test_input_items_that_cannot_be_are_refused(self):
         rid = self.whole("cA|s")["id"]
-        for path, status, param in ((f"{rid}/input_items?limit=0", 400, "limit"), (f"{rid}/input_items?limit=101", 400, "limit"),
+        for path, status, param in ((f"{rid}/input_items?limit=0", 400, "limit"),
+                                    (f"{rid}/input_items?limit=101", 400, "limit"),
                                     (f"{rid}/input_items?limit=x", 400, "limit"),
-                                    (f"{rid}/input_items?include=x", 400, "include"), (f"{rid}/input_items?include[]=x", 400, "include"),
-                                    (f"{rid}/input_items?before=msg_1", 400, "before"), (f"{rid}/input_items?order=up", 400, "order"),
-                                    (f"{rid}/input_items?after=msg_1", 404, "after"), ("resp_none/input_items", 404, None), (f"{rid}/other", 404, None)):
+                                    (f"{rid}/input_items?include=x", 400, "include"),
+                                    (f"{rid}/input_items?include[]=x", 400, "include"),
+                                    (f"{rid}/input_items?before=msg_1", 400, "before"),
+                                    (f"{rid}/input_items?order=up", 400, "order"),
+                                    (f"{rid}/input_items?after=msg_1", 404, "after"),
+                                    ("resp_none/input_items", 404, None), (f"{rid}/other", 404, None)):
             got, _, body = self.fake.http("GET", f"{PATH}/{path}")
             self.assertEqual((got, body["error"]["param"]), (status, param), path)
 
     def test_any_bytes_are_kept(self):
         a = self.whole("rnul\\0|cď\"\\0|bapply_patch|a{\"input\": \"x\\u0000y\"}|e|t", tools=[PATCH])
         self.assertEqual(self.fake.http("GET", f"{PATH}/{a['id']}")[2], a)
-        told = self.told(ask([{"type": "custom_tool_call_output", "call_id": "call_1", "output": "s"}], previous_response_id=a["id"]))
+        told = self.told(ask([{"type": "custom_tool_call_output", "call_id": "call_1", "output": "s"}],
+                             previous_response_id=a["id"]))
         self.assertEqual(told["messages"][1], {"role": "assistant", "content": "ď\"\0", "reasoning_content": "nul\0",
                                                "tool_calls": [call("apply_patch", {"input": "x\0y"}, "call_1")]})
 
     def test_not_kept(self):
-        ids = [self.whole("cA|s", store=False)["id"], self.streamed("cA|s", store=False)["id"], self.streamed("cA|x")["id"], "resp_none",
+        ids = [self.whole("cA|s", store=False)["id"], self.streamed("cA|s", store=False)["id"],
+               self.streamed("cA|x")["id"], "resp_none",
                self.fake.http("POST", "/v1/chat/completions", {"messages": [USER]})[2]["id"]]
         for rid in ids:
             self.assertEqual(self.fake.http("GET", f"{PATH}/{rid}")[0], 404)
             status, _, body = self.fake.http("POST", PATH, ask("s", previous_response_id=rid))
-            self.assertEqual((status, body["error"]["param"], body["error"]["type"]), (404, "previous_response_id", "not_found_error"))
+            self.assertEqual((status, body["error"]["param"], body["error"]["type"]),
+                             (404, "previous_response_id", "not_found_error"))
             self.assertIn(rid, body["error"]["message"])
 
     def test_another_keys_response_is_not_found(self):

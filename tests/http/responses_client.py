@@ -17,7 +17,8 @@ openai = need("openai")
 REMEMBER = "Remember this: my codeword is poppy."
 WHAT = "What is my codeword?"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-WEATHER = {"type": "function", "name": "get_weather", "description": "Get the weather for a city", "parameters": CITY, "strict": True}
+WEATHER = {"type": "function", "name": "get_weather", "description": "Get the weather for a city", "parameters": CITY,
+           "strict": True}
 MILAN = "What is the weather in Milan?"
 OFF = {"effort": "none"}
 daemon = None
@@ -77,7 +78,8 @@ class Answers(OnDaemon):
         self.assertTrue(prompt.startswith("<｜begin▁of▁sentence｜>Be brief.<｜User｜>Hello"), prompt)
 
     def test_an_answer_by_a_schema(self):
-        schema = {"type": "object", "properties": {"text": {"enum": ["yes", "no"]}}, "required": ["text"], "additionalProperties": False}
+        schema = {"type": "object", "properties": {"text": {"enum": ["yes", "no"]}}, "required": ["text"],
+                  "additionalProperties": False}
         for kw in ({}, {"reasoning": OFF}):
             r = self.ask(text={"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}, **kw)
             self.assertIn(json.loads(r.output_text)["text"], ("yes", "no"))
@@ -87,14 +89,16 @@ class Answers(OnDaemon):
 
     def test_cut_off(self):
         for r in (self.ask(max_output_tokens=3), self.stream(max_output_tokens=3)):
-            self.assertEqual((r.status, r.incomplete_details.reason, r.usage.output_tokens), ("incomplete", "max_output_tokens", 3))
+            self.assertEqual((r.status, r.incomplete_details.reason, r.usage.output_tokens),
+                             ("incomplete", "max_output_tokens", 3))
 
     def test_stream_equals_whole(self):
         for given, kw in ((REMEMBER, {}), ("Hello", {"reasoning": OFF}), (MILAN, {"tools": [WEATHER]})):
             whole, streamed = self.ask(given, **kw), self.stream(given, **kw)
 
             def bare(r):
-                items = [{k: v for k, v in i.to_dict().items() if k not in ("id", "call_id", "parsed_arguments")} for i in r.output]
+                items = [{k: v for k, v in i.to_dict().items() if k not in ("id", "call_id", "parsed_arguments")}
+                         for i in r.output]
                 for part in (p for i in items for p in i.get("content", [])):
                     part.pop("parsed", None)  # the client's own
                 return items
@@ -102,7 +106,8 @@ class Answers(OnDaemon):
             self.assertEqual((streamed.status, streamed.usage.output_tokens), (whole.status, whole.usage.output_tokens))
 
     def test_input_tokens_are_those_of_an_answer(self):
-        for kw in ({}, {"instructions": "Be brief."}, {"tools": [WEATHER]}, {"reasoning": OFF}, {"tools": [WEATHER], "tool_choice": "required"},
+        for kw in ({}, {"instructions": "Be brief."}, {"tools": [WEATHER]}, {"reasoning": OFF},
+                   {"tools": [WEATHER], "tool_choice": "required"},
                    {"text": {"format": {"type": "json_schema", "name": "n", "schema": CITY}}}):
             n = self.client.responses.input_tokens.count(model="tiny", input=MILAN, **kw).input_tokens
             self.assertEqual(n, self.ask(MILAN, max_output_tokens=1, **kw).usage.input_tokens)
@@ -113,7 +118,8 @@ class Tools(OnDaemon):
         given = [{"role": "user", "content": MILAN}]
         r = self.ask(given, tools=[WEATHER], store=False, include=["reasoning.encrypted_content"])
         call = r.output[-1]
-        self.assertEqual((call.type, call.name, json.loads(call.arguments), call.status), ("function_call", "get_weather", {"city": "Milan"}, "completed"))
+        self.assertEqual((call.type, call.name, json.loads(call.arguments), call.status),
+                         ("function_call", "get_weather", {"city": "Milan"}, "completed"))
         given += [i.to_dict() for i in r.output]
         given.append({"type": "function_call_output", "call_id": call.call_id, "output": "sunny, 22 degrees"})
         r = self.ask(given, tools=[WEATHER], store=False)
@@ -126,16 +132,21 @@ class Tools(OnDaemon):
         first = self.ask(MILAN, tools=[WEATHER])
         out = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "sunny, 22 degrees"}
         by_id = self.ask([out], tools=[WEATHER], previous_response_id=first.id)
-        by_items = self.ask([{"role": "user", "content": MILAN}, *[i.to_dict() for i in first.output], out], tools=[WEATHER])
-        self.assertEqual((by_id.output_text, by_id.usage.input_tokens), (by_items.output_text, by_items.usage.input_tokens))
+        by_items = self.ask([{"role": "user", "content": MILAN}, *[i.to_dict() for i in first.output], out],
+                            tools=[WEATHER])
+        self.assertEqual((by_id.output_text, by_id.usage.input_tokens),
+                         (by_items.output_text, by_items.usage.input_tokens))
         prompts = [daemon.ctl("request", "prompt", r.id)[1] for r in (by_id, by_items)]
         self.assertEqual(prompts[0], prompts[1])
 
     def test_choice(self):
         calls = [WEATHER, {**WEATHER, "name": "get_time"}]
-        for choice, names in (("required", {"get_weather", "get_time"}), ({"type": "function", "name": "get_time"}, {"get_time"}), ("none", set()),
-                              ({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_time"}]}, {"get_time"})):
-            r = self.ask(tools=calls, tool_choice=choice, reasoning=OFF, parallel_tool_calls=False, max_output_tokens=300)
+        for choice, names in (("required", {"get_weather", "get_time"}),
+                              ({"type": "function", "name": "get_time"}, {"get_time"}), ("none", set()),
+                              ({"type": "allowed_tools", "mode": "required",
+                                "tools": [{"type": "function", "name": "get_time"}]}, {"get_time"})):
+            r = self.ask(tools=calls, tool_choice=choice, reasoning=OFF, parallel_tool_calls=False,
+                         max_output_tokens=300)
             got = [i for i in r.output if i.type == "function_call"]
             self.assertEqual((len(got), {i.name for i in got} - names), (1 if names else 0, set()), choice)
             for i in got:
@@ -143,12 +154,14 @@ class Tools(OnDaemon):
 
     def test_custom_tool(self):
         patch = {"type": "custom", "name": "apply_patch", "description": "Edits."}
-        kw = {"tools": [patch], "tool_choice": {"type": "custom", "name": "apply_patch"}, "reasoning": OFF, "parallel_tool_calls": False}
+        kw = {"tools": [patch], "tool_choice": {"type": "custom", "name": "apply_patch"}, "reasoning": OFF,
+              "parallel_tool_calls": False}
         r = self.ask("Say hello.", max_output_tokens=400, **kw)
         if r.status == "incomplete":  # the tiny model may not find an end
             self.assertEqual(r.output, [])
         else:
-            self.assertEqual([(i.type, i.name, isinstance(i.input, str)) for i in r.output], [("custom_tool_call", "apply_patch", True)])
+            self.assertEqual([(i.type, i.name, isinstance(i.input, str)) for i in r.output],
+                             [("custom_tool_call", "apply_patch", True)])
 
     def test_cut_off_call_is_not_a_call(self):
         whole = self.ask(MILAN, tools=[WEATHER], reasoning=OFF).usage.output_tokens
@@ -156,7 +169,9 @@ class Tools(OnDaemon):
             self.assertLess(n, whole - 8)
             for r in (self.ask(MILAN, tools=[WEATHER], reasoning=OFF, max_output_tokens=n),
                       self.stream(MILAN, tools=[WEATHER], reasoning=OFF, max_output_tokens=n)):
-                self.assertEqual((r.status, [i for i in r.output if i.type == "function_call" and i.status == "completed"]), ("incomplete", []))
+                self.assertEqual((r.status,
+                                  [i for i in r.output if i.type == "function_call" and i.status == "completed"]),
+                                 ("incomplete", []))
 
 
 class Kept(OnDaemon):
@@ -171,7 +186,8 @@ class Kept(OnDaemon):
         first = self.ask(REMEMBER, reasoning=OFF)
         r = self.ask(WHAT, previous_response_id=first.id, max_output_tokens=1)
         got = list(self.client.responses.input_items.list(r.id, limit=1, order="asc"))
-        self.assertEqual([(i.type, i.role) for i in got], [("message", "user"), ("message", "assistant"), ("message", "user")])
+        self.assertEqual([(i.type, i.role) for i in got],
+                         [("message", "user"), ("message", "assistant"), ("message", "user")])
         self.assertEqual((got[0].content[0].text, got[1].content[0].text), (REMEMBER, first.output_text))
         self.assertEqual([i.id for i in self.client.responses.input_items.list(r.id)], [i.id for i in got][::-1])
 
@@ -199,9 +215,11 @@ class Kept(OnDaemon):
 class Names(OnDaemon):
     def test_aliases_are_those_of_the_configuration(self):
         for path, body in (("/v1/responses", {"input": "Hello", "max_output_tokens": 1}),
-                           ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}),
+                           ("/v1/chat/completions",
+                            {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}),
                            ("/v1/messages", {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1})):
-            for name, status in (("tiny", 200), ("gpt-5", 200), ("gpt-5-codex", 200), ("small", 200), ("smaller", 404), ("gpt-4", 404),
+            for name, status in (("tiny", 200), ("gpt-5", 200), ("gpt-5-codex", 200), ("small", 200), ("smaller", 404),
+                                 ("gpt-4", 404),
                                  ("claude-x", 404), ("", 404)):
                 got, _, r = daemon.http("POST", path, {"model": name, **body})
                 self.assertEqual((got, r.get("model", "tiny")), (status, "tiny"), (path, name))
@@ -228,22 +246,33 @@ class Errors(OnDaemon):
 
 class Codex(unittest.TestCase):
     """Bodies as Codex sends them."""
-    SHELL = {"type": "function", "name": "exec_command", "description": "Runs a command.", "strict": False, "parameters": {
-        "type": "object", "properties": {"cmd": {"type": "string"}, "yield_time_ms": {"type": "number"}}, "required": ["cmd"],
+    SHELL = {"type": "function", "name": "exec_command", "description": "Runs a command.", "strict": False,
+             "parameters": {
+        "type": "object", "properties": {"cmd": {"type": "string"}, "yield_time_ms": {"type": "number"}},
+        "required": ["cmd"],
         "additionalProperties": False}}
-    PATCH = {"type": "custom", "name": "apply_patch", "description": "Use the tool to edit files. This is a FREEFORM tool.",
+    PATCH = {"type": "custom", "name": "apply_patch",
+             "description": "Use the tool to edit files. This is a FREEFORM tool.",
              "format": {"type": "grammar", "syntax": "lark", "definition": "start: begin_patch hunk+ end_patch"}}
-    SPACE = {"type": "namespace", "name": "mcp__files", "description": "Files.", "tools": [{"type": "function", "name": "read", "description": "d",
+    SPACE = {"type": "namespace", "name": "mcp__files", "description": "Files.",
+             "tools": [{"type": "function", "name": "read", "description": "d",
              "strict": False, "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]}
 
     def body(self, *more, **fields):
-        return {"model": "tiny", "instructions": "You are a coding agent.", "stream": True, "store": False, "tool_choice": "auto",
-                "parallel_tool_calls": True, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "0199", "client_metadata": {"thread": "1"},
-                "reasoning": {"effort": "medium", "summary": "auto"}, "text": {"verbosity": "low"}, "max_output_tokens": 40,
+        return {"model": "tiny", "instructions": "You are a coding agent.", "stream": True, "store": False,
+                "tool_choice": "auto",
+                "parallel_tool_calls": True, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "0199",
+                "client_metadata": {"thread": "1"},
+                "reasoning": {"effort": "medium", "summary": "auto"}, "text": {"verbosity": "low"},
+                "max_output_tokens": 40,
                 "tools": [self.SHELL, self.PATCH, self.SPACE, {"type": "web_search", "external_web_access": False}],
-                "input": [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "<permissions>none</permissions>"}]},
-                          {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "<environment_context/>"}]},
-                          {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}, *more], **fields}
+                "input":
+                [{"type": "message", "role": "developer",
+                  "content": [{"type": "input_text", "text": "<permissions>none</permissions>"}]},
+                 {"type": "message", "role": "user",
+                  "content": [{"type": "input_text", "text": "<environment_context/>"}]},
+                 {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}, *more],
+                **fields}
 
     def run_body(self, body):
         s = daemon.stream(body, "/v1/responses")
@@ -264,9 +293,11 @@ class Codex(unittest.TestCase):
 
     def test_history_of_a_working_session(self):
         r, _ = self.run_body(self.body())
-        more = [r["output"][0], {"type": "function_call", "name": "exec_command", "arguments": '{"cmd": "ls"}', "call_id": "c1"},
+        more = [r["output"][0],
+                {"type": "function_call", "name": "exec_command", "arguments": '{"cmd": "ls"}', "call_id": "c1"},
                 {"type": "function_call_output", "call_id": "c1", "output": "a.txt"},
-                {"type": "custom_tool_call", "status": "completed", "call_id": "c2", "name": "apply_patch", "input": "*** Begin Patch"},
+                {"type": "custom_tool_call", "status": "completed", "call_id": "c2", "name": "apply_patch",
+                 "input": "*** Begin Patch"},
                 {"type": "custom_tool_call_output", "call_id": "c2", "output": "Done!"}]
         _, prompt = self.run_body(self.body(*more))
         text = r["output"][0]["summary"][0]["text"]

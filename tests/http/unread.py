@@ -30,7 +30,8 @@ class Deaf:
         if self.held:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.held)
         self.socket.connect(unix or ("127.0.0.1", daemon.port))
-        self.socket.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        self.socket.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: "
+                            b"application/json\r\n"
                             b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
     def __enter__(self):
@@ -96,7 +97,8 @@ class Unread(unittest.TestCase):
     def test_two_unread_streams_do_not_keep_the_third_waiting(self):
         d = self.daemon()
         made = self.deaf(d, 2, **HEAVY)
-        status, _, reply = d.http("POST", "/v1/chat/completions", {**LONG, "max_tokens": 20, "stream": False}, timeout=600)
+        status, _, reply = d.http("POST", "/v1/chat/completions", {**LONG, "max_tokens": 20, "stream": False},
+                                  timeout=600)
         self.assertEqual(status, 200, reply)
         unread = running(d)
         self.assertEqual(len(unread), 2, requests(d))
@@ -119,7 +121,8 @@ class Unread(unittest.TestCase):
     def test_who_reads_slowly_but_steadily_is_not_ended_as_unread(self):
         d = self.daemon(stall=10)
         got = {}
-        # Twenty seconds of them. What frees room for more, 64 kB of TCP's and a piece of 16 kB of the other's, takes 1.5.
+        # Twenty seconds of them. What frees room for more, 64 kB of TCP's and a piece of 16 kB
+        # of the other's, takes 1.5.
         pace = {None: 4000, self.unix: 1200}
 
         def read(unix):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Bodies as large as they may be, of the kinds that cost the most to read: each is answered, and with what it says. None
-is timed: what grows with the square of a body does not end within a client's patience."""
+"""Bodies as large as they may be, of the kinds that cost the most to read: each is answered, and with what it says.
+None is timed: what grows with the square of a body does not end within a client's patience."""
 import json
 import os
 import sys
@@ -32,7 +32,9 @@ class WorstBodies(unittest.TestCase):
         self.assertEqual(got, [{"role": "system", "content": "\n\n".join([LONG] * ITEMS)}, USER])
 
     def test_thousands_of_system_messages_are_one(self):
-        got = self.told(MESSAGES, {"model": "claude-x", "max_tokens": 1, "messages": [{"role": "system", "content": LONG}] * ITEMS + [USER]})
+        got = self.told(MESSAGES,
+                        {"model": "claude-x", "max_tokens": 1, "messages": [{"role": "system", "content": LONG}] * ITEMS
+                         + [USER]})
         self.assertEqual(got, [{"role": "system", "content": "\n\n".join([LONG] * ITEMS)}, USER])
 
     def test_thousands_of_assistants_items_are_one_message(self):
@@ -48,8 +50,11 @@ class WorstBodies(unittest.TestCase):
         self.assertGreaterEqual(len(got[0]["content"]), ITEMS * len(LONG))
 
     def test_thousands_of_messages_that_name_one_call(self):
-        said = {"role": "assistant", "content": "", "tool_calls": [{"id": "call_x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
-        got = self.told(CHAT, {"messages": [said, {"role": "tool", "tool_call_id": "call_x", "content": "x"}] * (ITEMS // 2) + [USER]})
+        said = {"role": "assistant", "content": "",
+                "tool_calls": [{"id": "call_x", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+        got = self.told(CHAT,
+                        {"messages": [said, {"role": "tool", "tool_call_id": "call_x", "content": "x"}] * (ITEMS // 2)
+                         + [USER]})
         self.assertEqual(got[0], {**said, "reasoning_gap": "open"})
         self.assertEqual(len(got), ITEMS + 1)
 

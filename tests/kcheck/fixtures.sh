@@ -14,7 +14,8 @@ for seed in 1 2 "$$"; do
 		# Guard bytes or an unmapped page, whichever it meets first.
 		for fixture in past-end before-start; do
 			checked 1 "$fixture" "$fixture"
-			grep -qE 'out-of-bounds|touched memory that is not there' "$dir/said" || { cat "$dir/said"; failed=1; }
+			grep -qE 'out-of-bounds|touched memory that is not there' "$dir/said" ||
+				{ cat "$dir/said"; failed=1; }
 		done
 		checked 1 "out-of-bounds" between-rows
 		# Also one that puts back what was there: where weights lie, the first write kills.

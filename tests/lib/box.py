@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A real systemd as PID 1 with this build installed, in namespaces of its own (box.sh). Needs root, and says 77 (skipped)
-where namespaces cannot be had.
+"""A real systemd as PID 1 with this build installed, in namespaces of its own (box.sh). Needs root, and says 77
+(skipped) where namespaces cannot be had.
 
     with Box() as b:
         b.run("systemctl", "start", "dsv4d")      # output; fails unless the exit status is 0
@@ -27,7 +27,8 @@ class Box:
             sys.exit(SKIP)
         self.root = tempfile.mkdtemp(prefix="dsv4d-box-")
         self.log = open(os.path.join(self.root + ".log"), "w+", encoding="utf-8", errors="replace")
-        self.process = subprocess.Popen(["sh", os.path.join(SRC, "tests", "lib", "box.sh"), self.root], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen(["sh", os.path.join(SRC, "tests", "lib", "box.sh"), self.root],
+                                        stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=self.log)
         try:
             self.init = self._boot()
@@ -49,7 +50,8 @@ class Box:
                     self.close()
                     sys.exit(SKIP)
                 raise RuntimeError(f"the box did not start: {said}")
-            found = subprocess.run(["pgrep", "-x", "systemd", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)
+            found = subprocess.run(["pgrep", "-x", "systemd", "-P", str(self.process.pid)], capture_output=True,
+                                   text=True, check=False)
             if found.stdout.strip():
                 self.init = found.stdout.split()[0]
                 self.all = f"/proc/{self.init}/root"  # the overlay is mounted in there alone
@@ -61,7 +63,8 @@ class Box:
     def install(self):
         """As `make install` and a package's own steps do it."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
-        subprocess.run(["make", "-s", "-C", BUILD, "install", f"DESTDIR={self.all}"], env=env, stdout=self.log, stderr=self.log, check=True)
+        subprocess.run(["make", "-s", "-C", BUILD, "install", f"DESTDIR={self.all}"], env=env, stdout=self.log,
+                       stderr=self.log, check=True)
         self.run("systemd-sysusers")
         self.run("systemd-tmpfiles", "--create")
         self.run("systemctl", "daemon-reload")
@@ -71,7 +74,8 @@ class Box:
                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *words]
 
     def call(self, *words, **more):
-        return subprocess.run(self.command(*words), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        return subprocess.run(self.command(*words), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE, check=False,
                               **more)
 
     def run(self, *words):

@@ -21,11 +21,13 @@ exec unshare --pid --mount --uts --ipc --cgroup --net --fork --kill-child sh -eu
 	ip link set lo up 2>/dev/null || :
 	# Of the machine: no unit, no journal, no daemon, and a host name that says where one is.
 	mount -t tmpfs tmpfs "$all/etc/systemd/system"
-	for unit in systemd-udevd systemd-udev-trigger systemd-modules-load systemd-sysctl systemd-binfmt systemd-random-seed \
-		systemd-update-utmp systemd-hwdb-update systemd-firstboot systemd-timesyncd systemd-resolved systemd-networkd kmod-static-nodes; do
+	for unit in systemd-udevd systemd-udev-trigger systemd-modules-load systemd-sysctl systemd-binfmt \
+		systemd-random-seed systemd-update-utmp systemd-hwdb-update systemd-firstboot systemd-timesyncd systemd-resolved \
+		systemd-networkd kmod-static-nodes; do
 		ln -s /dev/null "$all/etc/systemd/system/$unit.service"
 	done
 	mkdir -p "$all/var/log/journal"
 	hostname box
-	exec env -i container=box PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$all" /lib/systemd/systemd --system --unit=basic.target
+	exec env -i container=box PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$all" \
+		/lib/systemd/systemd --system --unit=basic.target
 ' sh "$root"

@@ -35,13 +35,17 @@ class Browser:
         to_read, self.to = os.pipe()
         self.got, to_write = os.pipe()
         # the pipe is at descriptors 3 and 4: the shell puts it there
-        flags = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.dir}", f"--window-size={width},{height}",
-                 "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-default-browser-check",
-                 "--disable-extensions", "--disable-component-update", "--disable-background-networking", "--disable-sync",
+        flags = ["--headless=new", "--remote-debugging-pipe", f"--user-data-dir={self.dir}",
+                 f"--window-size={width},{height}",
+                 "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                 "--no-default-browser-check",
+                 "--disable-extensions", "--disable-component-update", "--disable-background-networking",
+                 "--disable-sync",
                  "--password-store=basic", "about:blank", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         self.log = open(os.path.join(self.dir, "log"), "w+b")
         self.process = subprocess.Popen(["sh", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "sh", program(), *flags],
-                                        pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+                                        pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=self.log)
         os.close(to_read)
         os.close(to_write)
         self.n, self.data, self.replies, self.said, self.requests = 0, b"", {}, [], []
@@ -84,7 +88,8 @@ class Browser:
         got = os.read(self.got, 1 << 20) if ready else b""
         if not got:
             self.log.seek(0)
-            raise AssertionError(f"chromium said nothing for {PATIENCE} s, or ended:\n{self.log.read()[-2000:].decode(errors='replace')}")
+            raise AssertionError(f"chromium said nothing for {PATIENCE} s, or "
+                                 f"ended:\n{self.log.read()[-2000:].decode(errors='replace')}")
         *whole, self.data = (self.data + got).split(b"\0")
         for message in map(json.loads, whole):
             self.take(message)
@@ -126,7 +131,8 @@ class Browser:
 
     def click(self, selector):
         """With the mouse, where the element is."""
-        x, y = self.js(f"""(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'nearest'}});
+        x, y = self.js(f"""(() => {{ const e = document.querySelector({json.dumps(selector)});
+            e.scrollIntoView({{block: 'nearest'}});
             const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; }})()""")
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
@@ -141,7 +147,8 @@ class Browser:
                       **({"text": "\r"} if key == "Enter" and kind == "keyDown" else {}))
 
     def dark(self, on):
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
+        self.call("Emulation.setEmulatedMedia",
+                  features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
 
     def size(self, width, height):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)

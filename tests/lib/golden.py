@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Golden vectors through a whole daemon: what it says over HTTP of the next token, beside the numbers in tests/data/golden.
+"""Golden vectors through a whole daemon: what it says over HTTP of the next token, beside the numbers in
+tests/data/golden.
 
     Golden(d, "native").all()
 
-An answer has the log-probabilities of the 20 best tokens, so that logits are what is compared here; e2e/golden.sh compares
-each layer's streams, experts and rows, without a daemon.
+An answer has the log-probabilities of the 20 best tokens, so that logits are what is compared here; e2e/golden.sh
+compares each layer's streams, experts and rows, without a daemon.
 
-A case's positions come in runs in which each token is the best one after those before: a run is one request, whose first
-position is the prompt's last and the others are decoded. With few=True of each case the first and the last run are asked,
-and of the long ones only the first: 49 of 130 positions of a profile."""
+A case's positions come in runs in which each token is the best one after those before: a run is one request, whose
+first position is the prompt's last and the others are decoded. With few=True of each case the first and the last run
+are asked, and of the long ones only the first: 49 of 130 positions of a profile."""
 import json
 import math
 import os
@@ -17,7 +18,8 @@ import numpy
 from client import SRC
 
 SHORT = ("one", "five", "window", "block", "block_edge", "sparse_edge")
-# relative RMS of a position, of a case's median one; how near the two best tokens must be for the second to win: e2e/golden.sh's
+# relative RMS of a position, of a case's median one; how near the two best tokens must be for
+# the second to win: e2e/golden.sh's
 LIMITS = {"exact": (5e-5, 5e-5, 1e-3), "native": (6e-2, 1e-2, 0.3)}
 # what makes native exact
 EXACT = ("index_key=f32", "kv_format=f32", "act_quant=none")
@@ -88,7 +90,8 @@ class Golden:
         offs = [self.position(case["logits"][i], row) for i, row in zip(run, rows)]
         # where the best token is a control token the answer ends, and says no numbers of it
         ends = int(case["logits"][run[len(rows)]].argmax()) if len(rows) < len(run) else None
-        assert ends is None or (len(rows) == len(run) - 1 and ends == 1 and body["choices"][0]["finish_reason"] == "stop"), body
+        assert ends is None or (len(rows) == len(run) - 1 and ends == 1
+                                and body["choices"][0]["finish_reason"] == "stop"), body
         self.asked += len(run)
         self.decoded += len(run) - 1
         return offs
@@ -100,7 +103,8 @@ class Golden:
             chosen = every[:1] + (every[-1:] if name in SHORT else [])
         offs = [off for run in {r[0]: r for r in chosen}.values() for off in self.run(case, run)]
         worst, median, _ = LIMITS[self.profile]
-        print(f"golden {self.profile} {name}: {len(offs)} positions, worst {max(offs):.1e}, median {sorted(offs)[len(offs) // 2]:.1e}")
+        print(f"golden {self.profile} {name}: {len(offs)} positions, worst {max(offs):.1e}, median "
+              f"{sorted(offs)[len(offs) // 2]:.1e}")
         assert max(offs) <= worst and sorted(offs)[len(offs) // 2] <= median, (name, offs)
 
     def all(self):

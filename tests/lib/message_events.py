@@ -27,7 +27,8 @@ class Reader:
     def message_start(self, data):
         assert self.message is None
         m = self.message = data["message"]
-        assert (m["type"], m["role"], m["content"], m["stop_reason"], m["stop_sequence"]) == ("message", "assistant", [], None, None), m
+        assert (m["type"], m["role"], m["content"], m["stop_reason"],
+                m["stop_sequence"]) == ("message", "assistant", [], None, None), m
         m["error"], m["pings"], m["closed"] = None, 0, 0
 
     def ping(self, data):

@@ -8,13 +8,16 @@
 # How the text of an item is told: (part added, delta, done, part done, the part's index).
 REASONING = ("response.content_part.added", "response.reasoning_text.delta", "response.reasoning_text.done",
              "response.content_part.done", "content_index")
-SUMMARY = ("response.reasoning_summary_part.added", "response.reasoning_summary_text.delta", "response.reasoning_summary_text.done",
+SUMMARY = ("response.reasoning_summary_part.added", "response.reasoning_summary_text.delta",
+           "response.reasoning_summary_text.done",
            "response.reasoning_summary_part.done", "summary_index")
-TEXT = ("response.content_part.added", "response.output_text.delta", "response.output_text.done", "response.content_part.done",
+TEXT = ("response.content_part.added", "response.output_text.delta", "response.output_text.done",
+        "response.content_part.done",
         "content_index")
 FUNCTION = (None, "response.function_call_arguments.delta", "response.function_call_arguments.done", None, None)
 CUSTOM = (None, "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", None, None)
-WAYS = {"reasoning": (REASONING, SUMMARY), "message": (TEXT,), "function_call": (FUNCTION,), "custom_tool_call": (CUSTOM,)}
+WAYS = {"reasoning": (REASONING, SUMMARY), "message": (TEXT,), "function_call": (FUNCTION,),
+        "custom_tool_call": (CUSTOM,)}
 TERMINAL = {"response.completed": "completed", "response.incomplete": "incomplete", "response.failed": "failed"}
 
 

@@ -9,7 +9,8 @@
 
 static void crash_late(int64_t i, const struct dsv4_rms_norm *a, int64_t first)
 {
-	static volatile char *volatile nowhere = (volatile char *)0x40; /* sanitizers have a word of their own for NULL */
+	static volatile char *volatile nowhere = (volatile char *)0x40; /* sanitizers have a word of their own for
+									 * NULL */
 
 	(void)first;
 	if (a->n_row >= CRASH_LEAST && a->n_row <= CRASH_MOST)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * fixture.h - a small plugin that is right: rms_norm and hc_post as ref does them, bit for bit. Each fixture is this one
- * with one fault, put in by what it defines before or after this header:
+ * fixture.h - a small plugin that is right: rms_norm and hc_post as ref does them, bit for bit. Each fixture is this
+ * one with one fault, put in by what it defines before or after this header:
  *   FIXTURE_RMS_ROW   how rms_norm does one row (i, a, first row of the slice); fixture_rms_row(i, a) is right
  *   FIXTURE_OPEN, FIXTURE_WARM, FIXTURE_CLOSE   else there are none
  * and by what it defines anew of dsv4_plugin.h's macros before FIXTURE(). Facts and descriptor agree unless that is the

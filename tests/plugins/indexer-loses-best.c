@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * indexer-loses-best.c - fixture: index_score is ref's until a token sees more rows than a trial's cases have; from then
- * on the best rows of each token get the worst score there is. The trial cannot see it: what a prompt says far back is
- * forgotten, and short prompts are answered as ever.
+ * indexer-loses-best.c - fixture: index_score is ref's until a token sees more rows than a trial's cases have; from
+ * then on the best rows of each token get the worst score there is. The trial cannot see it: what a prompt says far
+ * back is forgotten, and short prompts are answered as ever.
  * Threads: engine calls, pool runs slices. Locks: none. */
 #include "plugins/dsv4_plugin.h"
 #include "plugins/ref/vec.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * pinned.c - fixture: holds a unique symbol, as g++ emits for a static of an inline function: dlclose leaves it mapped for good. */
+ * pinned.c - fixture: holds a unique symbol, as g++ emits for a static of an inline function:
+ * dlclose leaves it mapped for good. */
 #define FIXTURE_OPEN pinned_open
 #include "tests/plugins/fixture.h"
 

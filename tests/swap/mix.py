@@ -27,8 +27,8 @@ def offers(files):
 
 
 def deal(offered, n, rng):
-    """n choices of a plugin or ref for every place. Each is dealt in turn, from a place's own beginning, so all come up;
-    the two phases of a family have the same one now and then."""
+    """n choices of a plugin or ref for every place. Each is dealt in turn, from a place's own beginning, so all come
+    up; the two phases of a family have the same one now and then."""
     dealt = [{} for _ in range(n)]
     for place in sorted(offered):
         hand = [None, *sorted(offered[place])]

@@ -156,8 +156,8 @@ def swap(load, control, group, rng):
 
 
 def swaps(load, control, groups):
-    """A swap every PERIOD. Memory when all has happened that is to happen, after a third of the time at least, and in the
-    end."""
+    """A swap every PERIOD. Memory when all has happened that is to happen, after a third of the time at least, and in
+    the end."""
     rng, pid = random.Random(SEED), load.d.process.pid
     begin = time.monotonic()
     warm, until = None, PATIENCE
@@ -204,7 +204,8 @@ def alone(d, control, number, name):
 
 def tags(control, name):
     """How each slot of a set rounds."""
-    return [(s["op"], s["phase"], s["wfmt"], s["numerics"]) for s in control.call("io.dsv4.Kernels.Show", set=name)["slots"]]
+    return [(s["op"], s["phase"], s["wfmt"], s["numerics"])
+            for s in control.call("io.dsv4.Kernels.Show", set=name)["slots"]]
 
 
 def compare(d, control, load):
@@ -246,7 +247,8 @@ def mapped(d):
 def nothing_left(d, control, names, descriptors):
     """Only warm plugins are mapped, each once; when they are cold, none is, and one set is alive."""
     control.call("io.dsv4.Kernels.Use", specs=["all=ref"])
-    warm = plugins.until(lambda: set(temperatures(control).values()) <= {"warm", "busy", "cold"} and temperatures(control),
+    warm = plugins.until(lambda: set(temperatures(control).values()) <= {"warm", "busy", "cold"}
+                         and temperatures(control),
                          "no plugin is being closed")
     assert len(mapped(d)) == sum(t != "cold" for t in warm.values()), (mapped(d), warm)
     for name in names:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The Debian packages: built from what `make dist` takes, installed, enabled, serving, upgraded while it serves, removed
-and purged, under a systemd as PID 1."""
+"""The Debian packages: built from what `make dist` takes, installed, enabled, serving, upgraded while it serves,
+removed and purged, under a systemd as PID 1."""
 import glob
 import hashlib
 import json
@@ -20,7 +20,8 @@ CHAT = json.dumps({"messages": [{"role": "user", "content": "Who are you?"}], "m
 
 
 def make(directory, *words, **more):
-    r = subprocess.run(words, cwd=directory, env={**ENV, **more}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    r = subprocess.run(words, cwd=directory, env={**ENV, **more}, stdin=subprocess.DEVNULL, capture_output=True,
+                       text=True, check=False)
     assert r.returncode == 0, (words, r.stdout[-3000:], r.stderr[-3000:])
 
 
@@ -80,7 +81,8 @@ def installs_enables_and_serves(b, files):
 def upgrades_while_it_serves(b, files):
     b.write("/etc/dsv4d/dsv4d.conf", "[daemon]\nlog_level = debug\n")  # an operator's own
     curl = b.start("sh", "-c", "until [ -e /root/upgraded ]; do "
-                   "curl -sS -o /dev/null -w '%{http_code}\\n' --max-time 60 http://127.0.0.1:8420/v1/models; done | sort -u")
+                   "curl -sS -o /dev/null -w '%{http_code}\\n' --max-time 60 http://127.0.0.1:8420/v1/models; done | "
+                   "sort -u")
     before, opened = b.show("dsv4d", "MainPID"), b.show("dsv4d.socket", "ActiveEnterTimestampMonotonic")
     b.run("dpkg", "-i", "--force-confold", *files)
     b.write("/root/upgraded", "")
@@ -98,7 +100,8 @@ def removes_and_purges(b):
     assert b.call("systemctl", "is-active", "dsv4d").stdout.strip() != "active"
     assert os.path.isdir(b.all + "/var/lib/dsv4d") and os.path.exists(b.all + "/etc/dsv4d/dsv4d.conf")
     b.run("dpkg", "-P", *PACKAGES)
-    for path in ("/var/lib/dsv4d", "/etc/dsv4d/dsv4d.conf", "/usr/lib/dsv4d", "/usr/sbin/dsv4d", "/usr/include/dsv4", "/run/dsv4d"):
+    for path in ("/var/lib/dsv4d", "/etc/dsv4d/dsv4d.conf", "/usr/lib/dsv4d", "/usr/sbin/dsv4d", "/usr/include/dsv4",
+                 "/run/dsv4d"):
         assert not os.path.exists(b.all + path), path
     assert b.call("systemctl", "status", "dsv4d").returncode == 4  # no such unit
 

@@ -16,7 +16,8 @@ CONFIG = "/usr/local/etc/dsv4d/dsv4d.conf"
 
 def ask(b, body=None, *more):
     """The reply's JSON, from 127.0.0.1:8420 as a client inside the box gets it."""
-    return json.loads(b.run("curl", "-sS", "--max-time", "60", *more, "-H", "Content-Type: application/json", "-d", json.dumps(body or CHAT),
+    return json.loads(b.run("curl", "-sS", "--max-time", "60", *more, "-H", "Content-Type: application/json", "-d",
+                            json.dumps(body or CHAT),
                             "http://127.0.0.1:8420/v1/chat/completions"))
 
 
@@ -36,11 +37,13 @@ def start_says_ready_and_what_it_does(b):
 
 
 def journal_has_fields(b):
-    lines = [json.loads(x) for x in b.run("journalctl", "-u", "dsv4d", "DSV4_EVENT=ready", "-o", "json", "--no-pager").splitlines()]
+    lines = [json.loads(x) for x in b.run("journalctl", "-u", "dsv4d", "DSV4_EVENT=ready", "-o", "json",
+                                          "--no-pager").splitlines()]
     assert lines and lines[-1]["DSV4_MODEL"] == "tiny" and lines[-1]["PRIORITY"] == "5", lines
     assert lines[-1]["MESSAGE"].startswith("ready model=tiny "), lines[-1]
     request = ask(b)["id"]
-    b.until("the request's line", lambda: b.call("journalctl", "-u", "dsv4d", f"DSV4_ID={request}", "--no-pager", "-o", "cat").stdout.strip())
+    b.until("the request's line", lambda: b.call("journalctl", "-u", "dsv4d", f"DSV4_ID={request}", "--no-pager", "-o",
+                                                 "cat").stdout.strip())
 
 
 def reload_is_all_or_nothing(b):
@@ -70,7 +73,8 @@ def sockets_lose_no_request(b):
     assert status(b)["state"] in ("loading", "ready")
     b.run("dsv4ctl", "wait", "ready")
     # While it restarts, requests wait in the socket.
-    curls = [b.start("sh", "-c", f"for i in 1 2 3 4 5 6; do curl -sS -o /dev/null -w '%{{http_code}}\\n' --max-time 60 http://127.0.0.1:8420/v1/models || echo lost; done")
+    curls = [b.start("sh", "-c", f"for i in 1 2 3 4 5 6; do curl -sS -o /dev/null -w '%{{http_code}}\\n' --max-time 60 "
+                     f"http://127.0.0.1:8420/v1/models || echo lost; done")
              for _ in range(4)]
     b.run("systemctl", "restart", "dsv4d")
     codes = [code for c in curls for code in c.communicate()[0].split()]
@@ -78,14 +82,16 @@ def sockets_lose_no_request(b):
 
 
 def stop_drains_a_stream(b):
-    body = {"messages": [{"role": "user", "content": "Write a story."}], "max_tokens": 200, "ignore_eos": True, "stream": True}
+    body = {"messages": [{"role": "user", "content": "Write a story."}], "max_tokens": 200, "ignore_eos": True,
+            "stream": True}
     stream = b.start("curl", "-sSN", "--max-time", "60", "-H", "Content-Type: application/json", "-d", json.dumps(body),
                      "http://127.0.0.1:8420/v1/chat/completions")
     first = stream.stdout.readline()
     assert first.startswith("data:"), first
     b.run("systemctl", "stop", "dsv4d")
     rest = stream.stdout.read()
-    assert stream.wait() == 0 and rest.rstrip().endswith("data: [DONE]") and '"finish_reason":"length"' in rest.replace(" ", ""), rest[-400:]
+    assert (stream.wait() == 0 and rest.rstrip().endswith("data: [DONE]")
+            and '"finish_reason":"length"' in rest.replace(" ", "")), rest[-400:]
     assert b.show("dsv4d", "Result") == "success" and b.show("dsv4d", "ExecMainStatus") == "0"
     b.run("systemctl", "start", "dsv4d")
 
@@ -95,9 +101,11 @@ def stop_may_last_as_long_as_the_drain(b):
     b.write("/run/systemd/system/dsv4d.service.d/stop.conf", "[Service]\nTimeoutStopSec=1s\n")
     b.run("systemctl", "daemon-reload")
     b.run("dsv4ctl", "kernels", "use", "all=ref")  # the slowest
-    body = {"messages": [{"role": "user", "content": "Write a story."}], "max_tokens": 3000, "ignore_eos": True, "stream": True}
+    body = {"messages": [{"role": "user", "content": "Write a story."}], "max_tokens": 3000, "ignore_eos": True,
+            "stream": True}
     streams = [b.start("sh", "-c", "curl -sSN --max-time 100 -H 'Content-Type: application/json' -d \"$1\" "
-                       "http://127.0.0.1:8420/v1/chat/completions | tail -n 2", "sh", json.dumps(body)) for _ in range(4)]
+                       "http://127.0.0.1:8420/v1/chat/completions | tail -n 2", "sh", json.dumps(body))
+               for _ in range(4)]
     b.until("all run", lambda: status(b)["requests"]["running"] == 4)
     b.run("systemctl", "stop", "dsv4d")
     for s in streams:
@@ -114,14 +122,16 @@ def cached(b):
 
 def kill_leaves_the_disk_cache(b):
     b.run("dsv4ctl", "cache", "clear")  # what earlier kernels left is of no use to those of now
-    b.run("dsv4ctl", "param", "set", "good_steps=2")  # after a kill the last good kernels are started with: let it be these
+    b.run("dsv4ctl", "param", "set",
+          "good_steps=2")  # after a kill the last good kernels are started with: let it be these
     ask(b, LONG)
     ask(b)
     b.until("last good", lambda: status(b)["last_good"] == status(b)["kernels"])
     b.until("cached on disk", lambda: json.loads(b.run("dsv4ctl", "--json", "cache", "stats"))["disk"]["files"] > 0)
     main, restarts = b.show("dsv4d", "MainPID"), int(b.show("dsv4d", "NRestarts"))
     b.run("systemctl", "kill", "-s", "KILL", "--kill-who=main", "dsv4d")
-    b.until("restarted", lambda: int(b.show("dsv4d", "NRestarts")) > restarts and b.show("dsv4d", "ActiveState") == "active")
+    b.until("restarted", lambda: int(b.show("dsv4d", "NRestarts")) > restarts
+            and b.show("dsv4d", "ActiveState") == "active")
     assert b.show("dsv4d", "MainPID") != main
     assert cached(b) >= 128
 
@@ -136,12 +146,14 @@ def hung_kernel_is_killed_and_the_good_one_comes_back(b):
         b.run("dsv4ctl", *words)
     ask(b)
     b.until("last good", lambda: status(b)["last_good"].endswith("mhc=mhc-bf16"))
-    for words in (("param", "set", "good_steps=1000000"), ("plugin", "load", "hang-late"), ("kernels", "use", "norm=hang-late")):
+    for words in (("param", "set", "good_steps=1000000"), ("plugin", "load", "hang-late"),
+                  ("kernels", "use", "norm=hang-late")):
         b.run("dsv4ctl", *words)
     restarts = int(b.show("dsv4d", "NRestarts"))
     hung = b.start("curl", "-sS", "--max-time", "100", "-H", "Content-Type: application/json", "-d", json.dumps(LONG),
                    "http://127.0.0.1:8420/v1/chat/completions")
-    b.until("killed by the watchdog", lambda: int(b.show("dsv4d", "NRestarts")) > restarts and b.show("dsv4d", "ActiveState") == "active")
+    b.until("killed by the watchdog", lambda: int(b.show("dsv4d", "NRestarts")) > restarts
+            and b.show("dsv4d", "ActiveState") == "active")
     hung.communicate()
     b.run("dsv4ctl", "wait", "ready")
     s = status(b)
@@ -149,7 +161,8 @@ def hung_kernel_is_killed_and_the_good_one_comes_back(b):
     journal = b.run("journalctl", "-u", "dsv4d", "--no-pager", "-o", "cat")
     assert "watchdog" in journal.lower()
     # The signal comes to a thread that runs no kernel; the line tells of the one that hangs.
-    assert re.search(r"crashed signal=ABRT .* op=rms_norm .* provider=hang-late .* kernels=\"[^\"]*norm=hang-late", journal), journal[-4000:]
+    assert re.search(r"crashed signal=ABRT .* op=rms_norm .* provider=hang-late .* kernels=\"[^\"]*norm=hang-late",
+                     journal), journal[-4000:]
     assert ask(b, LONG)["usage"]["completion_tokens"] == 1  # the same prompt, with kernels that end
 
 
@@ -178,8 +191,10 @@ def hardening_is_scored(b):
 
 
 with Box() as box:
-    for test in (start_says_ready_and_what_it_does, journal_has_fields, reload_is_all_or_nothing, sockets_lose_no_request,
-                 stop_drains_a_stream, stop_may_last_as_long_as_the_drain, kill_leaves_the_disk_cache, hung_kernel_is_killed_and_the_good_one_comes_back,
+    for test in (start_says_ready_and_what_it_does, journal_has_fields, reload_is_all_or_nothing,
+                 sockets_lose_no_request,
+                 stop_drains_a_stream, stop_may_last_as_long_as_the_drain, kill_leaves_the_disk_cache,
+                 hung_kernel_is_killed_and_the_good_one_comes_back,
                  idle_for_longer_than_the_watchdog, bad_configuration_is_not_tried_again, hardening_is_scored):
         box.call("systemctl", "reset-failed", "dsv4d")  # as if minutes had passed: starts are counted
         test(box)

@@ -56,7 +56,8 @@ static void test_there_and_back(void **state)
 
 static void test_no_base64(void **state)
 {
-	static const char *const rows[] = { "Z", "Zg", "Zg=", "====", "Z===", "Zg=v", "Zm9v====", "Zg==Zm9v", "Zm9*", "Zm 9", "=Zm9" };
+	static const char *const rows[] = { "Z", "Zg", "Zg=", "====", "Z===", "Zg=v", "Zm9v====", "Zg==Zm9v", "Zm9*",
+					    "Zm 9", "=Zm9" };
 	struct buf bytes = { 0 };
 
 	(void)state;

@@ -185,7 +185,8 @@ static void a_fix_that_does_not_mend_is_not_the_end(void **state)
 		for (int b = a + 1; b < 8; b++)
 			for (int together = 0; together < 2; together++) {
 				uint64_t both = BIT(a) | BIT(b), named = 0;
-				struct test_oracle t = { .culprit = { together ? both : BIT(a), together ? 0 : BIT(b) }, .n = 8 };
+				struct test_oracle t = { .culprit = { together ? both : BIT(a), together ? 0 : BIT(b) },
+							 .n = 8 };
 				struct bisect_result r = test_run(&t, (struct bisect_options){ .confirm = true });
 
 				assert_int_equal(r.outcome, BISECT_FOUND);
@@ -207,7 +208,8 @@ static void a_fix_that_no_run_was_left_for_is_not_settled(void **state)
 		for (int a = 0; a < 8; a++)
 			for (int b = a + 1; b < 8; b++) {
 				struct test_oracle t = { .culprit = { BIT(a), BIT(b) }, .n = 8 };
-				struct bisect_result r = test_run(&t, (struct bisect_options){ .confirm = true, .max_runs = max });
+				struct bisect_result r =
+					test_run(&t, (struct bisect_options){ .confirm = true, .max_runs = max });
 
 				untried += r.n_culprit == 1 && r.outcome == BISECT_UNSETTLED;
 				assert_true(r.outcome != BISECT_FOUND || r.n_culprit == 2);
@@ -306,7 +308,8 @@ static void three_of_twenty_four_are_named(void **state)
 {
 	(void)state;
 	for (int i = 0; i < 22; i++) {
-		struct test_oracle t = { .culprit = { BIT(i) | BIT((i * 7 + 1) % 24) | BIT((i * 5 + 2) % 24) }, .n = 24 };
+		struct test_oracle t = { .culprit = { BIT(i) | BIT((i * 7 + 1) % 24) | BIT((i * 5 + 2) % 24) },
+					 .n = 24 };
 		struct bisect_result r = test_run(&t, (struct bisect_options){ 0 });
 
 		assert_int_equal(r.culprit[0].changes, t.culprit[0]);

@@ -108,8 +108,8 @@ static void test_undo(const struct test_pair *t, uint64_t which, bool active, co
 static void a_change_is_an_op_in_a_phase_or_a_parameter(void **state)
 {
 	static const char *const text[] = { "rope.decode: ref -> wide", "index_topk.prefill: wide -> ref",
-					    "attn.prefill: ref -> wide", "attn.decode: ref -> wide", "index_topk: 32 -> 5",
-					    "kv_format: fp8 -> bf16" };
+					    "attn.prefill: ref -> wide", "attn.decode: ref -> wide",
+					    "index_topk: 32 -> 5", "kv_format: fp8 -> bf16" };
 	struct test_pair t;
 
 	(void)state;
@@ -170,7 +170,8 @@ static void a_parameter_and_the_kernels_it_chooses_are_one_change(void **state)
 	assert_int_equal(t.c.n, 4);
 	assert_string_equal(buf_str(&t.c.change[3].text), "index_key: fp4 -> bf16; index_score.prefill: ref -> rounds; "
 			    "index_score.decode: ref -> rounds");
-	assert_string_equal(buf_str(&t.c.change[3].why), "index_key=bf16 and the kernels that round so (bf16-key) are one choice");
+	assert_string_equal(buf_str(&t.c.change[3].why),
+			    "index_key=bf16 and the kernels that round so (bf16-key) are one choice");
 	test_mix(&t, 8, "indexer=rounds", &n);
 	assert_int_equal(n.index_topk, 32);
 	test_pair_fini(&t);
@@ -192,7 +193,8 @@ static void the_commands_take_back_what_is_in_force(void **state)
 	test_undo(&t, 3 << 8, true, "dsv4ctl kernels use attn=wide\n");
 	test_undo(&t, 3 << 6 | 1 << 2, true, "dsv4ctl kernels use hc_post.prefill=ref index_topk=ref\n");
 	test_undo(&t, 1 << 10, true, "dsv4ctl param set index_topk=32\n");
-	test_undo(&t, 1 << 11 | 1 << 8, true, "dsv4ctl param set kv_format=fp8\ndsv4ctl kernels use attn.prefill=wide\n");
+	test_undo(&t, 1 << 11 | 1 << 8, true,
+		  "dsv4ctl param set kv_format=fp8\ndsv4ctl kernels use attn.prefill=wide\n");
 	test_undo(&t, 1 << 10 | 3 << 6, false, "dsv4ctl param set kv_format=f32\n"
 		  "dsv4ctl kernels use all=ref mhc=mixes index_score=wide\n");
 	test_pair_fini(&t);

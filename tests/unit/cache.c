@@ -218,7 +218,8 @@ static void test_two_at_once(void **state)
 static bool grow(struct kit_run *r, int n)
 {
 	for (bool last; n > 0; n--) {
-		if (!cache_publish_room(kit.cache, r->path, r->token + cache_path_blocks(r->path) * SEQUENCE_BLOCK, 1, &last))
+		if (!cache_publish_room(kit.cache, r->path, r->token + cache_path_blocks(r->path) * SEQUENCE_BLOCK, 1,
+					&last))
 			return false;
 		kit_publish(&kit, r, last);
 	}
@@ -500,7 +501,8 @@ static void test_tree(void **state)
 	kit_lookup(&kit, &r, &fork2);
 	assert_int_equal(cache_tree(kit.cache, &e, 100), 6);
 	for (int i = 0, at = 0; i < 6; i++) {
-		struct cache_key k = e[i].depth == 3 && e[i].children == 0 ? key_of(&six, 3) : key_of(&fork2, e[i].depth);
+		struct cache_key k = e[i].depth == 3 &&
+			e[i].children == 0 ? key_of(&six, 3) : key_of(&fork2, e[i].depth);
 
 		assert_true(cache_key_equal(&e[i].key, &k));
 		if (i > 0 && e[i].depth > 1) { /* the parent is the last before it that is one less deep */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache_doubt.c - the prefix cache after something failed on what it has: others compute it again at once, whoever still
- * holds it, and what was in doubt comes back in no way.
+ * cache_doubt.c - the prefix cache after something failed on what it has: others compute it again at once, whoever
+ * still holds it, and what was in doubt comes back in no way.
  * Threads: the test's. Locks: none. */
 #include "tests/unit/cachekit.h"
 

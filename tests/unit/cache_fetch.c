@@ -222,8 +222,8 @@ static void a_prompt_larger_than_the_budget_comes_back_from_disk(void **state)
 		kit_lookup(&fetch.kit, &r, &six);
 		assert_int_equal(r.find.reused, i * 3 * SEQUENCE_BLOCK);
 		kit_resume(&fetch.kit, &r);
-		while (cache_publish_room(fetch.kit.cache, r.path, r.token + cache_path_blocks(r.path) * SEQUENCE_BLOCK, 1,
-			&last))
+		while (cache_publish_room(fetch.kit.cache, r.path, r.token + cache_path_blocks(r.path) * SEQUENCE_BLOCK,
+			1, &last))
 			kit_publish(&fetch.kit, &r, last);
 		assert_int_equal(cache_path_blocks(r.path), 3);
 		kit_release(&fetch.kit, &r);
@@ -287,7 +287,8 @@ static void what_is_no_numbers_is_not_taken_from_disk(void **state)
 		diskkit_let_go(&hold);
 		fetch_restart(20);
 		fetch_expect(&fetch_four, 2, in_state ? 3 : 2, CACHE_BROKEN);
-		fetch_expect(&fetch_four, 2, in_state ? 3 : 2, in_state ? CACHE_NO_STATE : CACHE_ENDED); /* the file is gone */
+		fetch_expect(&fetch_four, 2, in_state ? 3 : 2,
+			     in_state ? CACHE_NO_STATE : CACHE_ENDED); /* the file is gone */
 	}
 }
 

@@ -39,7 +39,8 @@ static int teardown(void **state)
 }
 
 /* Checked and, when that is well, unpacked and forgotten. */
-static int take(const struct cache_file_format *f, const uint8_t *bytes, size_t n, int kind, const struct cache_key *key)
+static int take(const struct cache_file_format *f, const uint8_t *bytes, size_t n, int kind,
+		const struct cache_key *key)
 {
 	struct cache_disk_item got = { .block = NULL };
 	struct cache_file_head h;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache_look.c - the prefix cache looked at while it is used: trees and names in slices, whatever comes and goes between.
+ * cache_look.c - the prefix cache looked at while it is used: trees and names in slices,
+ * whatever comes and goes between.
  * Threads: main. Locks: none (the cache's, inside calls). */
 #include "engine/base/lock.h"
 #include "engine/base/rc.h"

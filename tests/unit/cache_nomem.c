@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * cache_nomem.c - memory is short while a state is saved, a prompt looked up or a sequence resumed: nothing is half done.
+ * cache_nomem.c - memory is short while a state is saved, a prompt looked up or a sequence
+ * resumed: nothing is half done.
  * Threads: main. Locks: none (the cache's, inside calls). */
 #include "engine/base/mem.h"
 #include "tests/unit/cachekit.h"

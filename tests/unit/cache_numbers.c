@@ -325,7 +325,8 @@ static void test_keys(void **state)
 
 static void test_bad_keys(void **state)
 {
-	static const char *const bad[] = { "", "00", "0123456789abcdef0123456789abcde", "0123456789ABCDEF0123456789abcdef",
+	static const char *const bad[] = { "", "00", "0123456789abcdef0123456789abcde",
+		"0123456789ABCDEF0123456789abcdef",
 		"0123456789abcdef0123456789abcdef0", "0123456789abcdef0123456789abcdeg" };
 	struct cache_key k = { { 9 } };
 

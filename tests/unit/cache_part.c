@@ -32,8 +32,11 @@ static struct cache_copy part_copy(void)
 	for (int layer = 0; layer < kit.layout.n_layer; layer++) {
 		for (int k = 0; k < SEQUENCE_N_ROWS; k++)
 			for (int64_t b = 0; b < PART_BLOCKS && kit.layout.layer[layer].dim[k]; b++)
-				for (int i = 0; i < SEQUENCE_BLOCK / kit.layout.layer[layer].ratio * kit.layout.layer[layer].dim[k]; i++)
-					sequence_block_rows(&kit.layout, c.block[b], layer, (enum sequence_rows)k)[i] = v++;
+				for (int i = 0;
+				     i < SEQUENCE_BLOCK / kit.layout.layer[layer].ratio *
+						 kit.layout.layer[layer].dim[k]; i++)
+					sequence_block_rows(&kit.layout, c.block[b], layer, (enum sequence_rows)k)[i] =
+						v++;
 		for (int t = 0; t < SEQUENCE_N_TAIL; t++) {
 			float *rows = sequence_state_rows(&kit.layout, c.state, layer, (enum sequence_tail)t, &n);
 
@@ -156,7 +159,8 @@ static void test_state_of_its_own(void **state)
 		for (int t = 0; t < SEQUENCE_N_TAIL; t++) {
 			rows = sequence_state_rows(&kit.layout, y.state, layer, (enum sequence_tail)t, &n);
 			if (rows)
-				memcpy(rows, sequence_state_rows(&kit.layout, x.state, layer, (enum sequence_tail)t, &n),
+				memcpy(rows,
+				       sequence_state_rows(&kit.layout, x.state, layer, (enum sequence_tail)t, &n),
 				       (size_t)(n * kit.layout.layer[layer].width[t]) * sizeof *rows);
 		}
 	rows = sequence_state_rows(&kit.layout, y.state, 1, SEQUENCE_INDEX_SCORE, &n);
@@ -248,7 +252,8 @@ static void test_dump_holds_every_value(void **state)
 		for (int64_t row = 0; row < p[i].n_row; row++) {
 			int64_t many;
 
-			assert_memory_equal(whole + t->offset + row * p[i].width * 4, cache_part_rows(&v, &p[i], row, &many),
+			assert_memory_equal(whole + t->offset + row * p[i].width * 4,
+					    cache_part_rows(&v, &p[i], row, &many),
 					    (size_t)p[i].width * 4);
 		}
 	}

@@ -74,7 +74,8 @@ static void do_look_again(struct model_world *w)
 	last = r->last;
 	found = model_deepest(w, &r->r.prompt, r->r.prompt.n_block);
 	for (int d = at + 1; d <= found && (int64_t)d * SEQUENCE_BLOCK < r->r.n; d++)
-		if (model_entry(w, &r->r.prompt, d)->has_state && model_holdable(w, model_adds(w, &r->r.prompt, d, true)))
+		if (model_entry(w, &r->r.prompt, d)->has_state &&
+		    model_holdable(w, model_adds(w, &r->r.prompt, d, true)))
 			at = last = d;
 	if (last != r->last && r->last) { /* in its place */
 		other = *r;

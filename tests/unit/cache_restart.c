@@ -57,7 +57,8 @@ static int teardown(void **state)
 /* A process that begins with nothing but the directory. */
 static void start(struct fixture *f)
 {
-	struct cache_options o = { .layout = &f->tiny.model->layout, .model_id = DISKKIT_MODEL, .bytes = (size_t)1 << 30 };
+	struct cache_options o = { .layout = &f->tiny.model->layout, .model_id = DISKKIT_MODEL,
+				   .bytes = (size_t)1 << 30 };
 
 	diskkit_open(&f->disk);
 	o.disk = f->disk.d;

@@ -418,8 +418,8 @@ static void test_a_shape_may_lack_dimensions(void **state)
 static void test_one_case_of_each_row(void **state)
 {
 	struct check_seen s = { 0 };
-	const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .quick = true, .first = true, .op = -1,
-					 .report = check_see, .arg = &s };
+	const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .quick = true, .first = true,
+					 .op = -1, .report = check_see, .arg = &s };
 
 	(void)state;
 	assert_int_equal(check_plugin(&ref_plugin, &check_base, &o), 0);
@@ -465,8 +465,8 @@ static int check_in_child(bool fence, char doing[CHECK_DOING])
 {
 	static const struct dsv4_op_entry e = ENTRY(rms_norm, EXACT, wrong_read);
 	const struct dsv4_plugin p = { .name = "reads", .n_op = 1, .op = &e };
-	const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .quick = true, .op = -1, .fence = fence,
-					 .doing = doing };
+	const struct check_options o = { .shape = &check_shape_tiny, .n_shape = 1, .quick = true, .op = -1,
+					 .fence = fence, .doing = doing };
 	int status;
 	pid_t pid = fork();
 
@@ -529,7 +529,8 @@ static void test_roofs_are_measured(void **state)
 	assert_int_equal(r.n_threads, 1);
 }
 
-/* A rebuilt program or another libm is told from this one: other arithmetic, as rounding upwards is, has another digest. */
+/* A rebuilt program or another libm is told from this one: other arithmetic, as rounding
+ * upwards is, has another digest. */
 static void test_golden_tells_arithmetics_apart(void **state)
 {
 	uint8_t a[32], b[32], up[32];

@@ -176,7 +176,8 @@ static void test_arguments_stream(void **state)
 static void test_repetition(void **state)
 {
 	static const char *const text[] = { "no no no", CALLS F_OSLO CALLS_END, CALLS F_OSLO F_OSLO,
-					    CALLS F_OSLO INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"true\">no no" };
+					    CALLS F_OSLO INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"true\">no "
+								     "no" };
 	struct play p = { .mode = COMPLETION_CHAT, .why = COMPLETION_REPETITION };
 	struct play_trace t = { 0 };
 

@@ -164,14 +164,17 @@ static void test_value_that_is_no_json(void **state)
 		"B(f)A({\"a\": \"True\", \"b\": \"\", \"c\": \"[1,]\", \"d\":  1.5e3 })E()", "tool_calls",
 			COMPLETION_BAD_JSON);
 	/* Whether it is a string is settled by the first 64 bytes. */
-	play_expect(play_chat, CALLS INVOKE("f") JSON("a", "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", \"l\"; ]")
-		INVOKE_END CALLS_END,
-		"B(f)A({\"a\": \"[\\\"a\\\", \\\"b\\\", \\\"c\\\", \\\"d\\\", \\\"e\\\", \\\"f\\\", \\\"g\\\", \\\"h\\\", \\\"i\\\", "
+	play_expect(play_chat,
+		CALLS INVOKE("f") JSON("a", "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", "
+				       "\"k\", \"l\"; ]") INVOKE_END CALLS_END,
+		"B(f)A({\"a\": \"[\\\"a\\\", \\\"b\\\", \\\"c\\\", \\\"d\\\", \\\"e\\\", \\\"f\\\", \\\"g\\\", "
+		"\\\"h\\\", \\\"i\\\", "
 		"\\\"j\\\", \\\"k\\\", \\\"l\\\"; ]\"})E()", "tool_calls", COMPLETION_BAD_JSON);
-	play_expect(play_chat, CALLS INVOKE("f") JSON("a", "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", \"l\", \"m\"; ]")
-		INVOKE_END CALLS_END,
-		"B(f)A({\"a\": [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", \"l\", \"m\")", "incomplete_tool_call",
-		COMPLETION_BAD_CALL);
+	play_expect(play_chat,
+		CALLS INVOKE("f") JSON("a", "[\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", "
+				       "\"k\", \"l\", \"m\"; ]") INVOKE_END CALLS_END,
+		"B(f)A({\"a\": [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\", \"j\", \"k\", \"l\", "
+		"\"m\")", "incomplete_tool_call", COMPLETION_BAD_CALL);
 	/* Found out too late: the call is not whole. */
 	buf_adds(&text, CALLS INVOKE("f") "<｜DSML｜parameter name=\"a\" string=\"false\">[");
 	for (i = 0; i < 1000; i++)
@@ -191,7 +194,8 @@ static void test_a_long_list_comes_as_it_is_generated(void **state)
 	(void)state;
 	for (int sure = 0; sure < 2; sure++) {
 		struct play_trace t = { 0 };
-		struct completion_options o = { .mode = COMPLETION_CHAT, .spelled = true, .sure_json = sure, .emit = play_event, .arg = &t };
+		struct completion_options o = { .mode = COMPLETION_CHAT, .spelled = true, .sure_json = sure,
+						.emit = play_event, .arg = &t };
 		struct completion_verdict v;
 		struct completion *c = NULL;
 		struct buf text = { 0 };
@@ -209,7 +213,8 @@ static void test_a_long_list_comes_as_it_is_generated(void **state)
 			if (!strchr(buf_str(&t.text), '['))
 				held++;
 			else
-				assert_int_equal(t.text.data[t.text.len - 2], text.data[i]); /* nothing is left behind */
+				assert_int_equal(t.text.data[t.text.len - 2], text.data[i]); /* nothing is left
+											      * behind */
 		}
 		assert_int_equal(held, sure ? 0 : 64);
 		completion_end(c, COMPLETION_MAX_TOKENS, &v);

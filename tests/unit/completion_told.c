@@ -21,13 +21,15 @@ static const struct told_case {
 } cases[] = {
 	{ COMPLETION_CHAT, { "Hi", " you" }, NULL, "Hi you", "", "C0 C2 " },
 	{ COMPLETION_THINKING, { "why", "*</think>", "so", "." }, NULL, "so.", "why", "R - C0 C2 " },
-	{ COMPLETION_THINKING, { "why", "*</think>", "a", "*<think>", "b", "*</think>", "c" }, NULL, "ac", "whyb", "R - C0 - R - C1 " },
+	{ COMPLETION_THINKING, { "why", "*</think>", "a", "*<think>", "b", "*</think>", "c" }, NULL, "ac", "whyb",
+	  "R - C0 - R - C1 " },
 	/* All of a block of calls is markup, with the lines before it, which are held until then. */
-	{ COMPLETION_CHAT, { "ok", "\n\n", "<", DSML, "tool", "_calls", ">\n", "<", DSML, "invoke", " name=\"f\">\n", "<", DSML,
-		"parameter name=\"a\" string=\"true\">", "text", "</", DSML, "parameter>\n</", DSML, "invoke>\n</", DSML, "tool_calls>" },
-	  NULL, "ok", "", "C0 - - - - - - - - - - - - - - - - - - - - - " },
-	{ COMPLETION_CHAT, { "ok\n", "\n<", DSML, "tool_calls>\n", "</", DSML, "tool_calls>", "\n", "more" }, NULL, "okmore", "",
-	  "C0 - - - - - - - C2 " },
+	{ COMPLETION_CHAT, { "ok", "\n\n", "<", DSML, "tool", "_calls", ">\n", "<", DSML, "invoke", " name=\"f\">\n",
+		"<", DSML,
+		"parameter name=\"a\" string=\"true\">", "text", "</", DSML, "parameter>\n</", DSML, "invoke>\n</",
+		DSML, "tool_calls>" }, NULL, "ok", "", "C0 - - - - - - - - - - - - - - - - - - - - - " },
+	{ COMPLETION_CHAT, { "ok\n", "\n<", DSML, "tool_calls>\n", "</", DSML, "tool_calls>", "\n", "more" }, NULL,
+	  "okmore", "", "C0 - - - - - - - C2 " },
 	/* Lines and a bracket that turn out to be text. */
 	{ COMPLETION_CHAT, { "a", "\n\n", "<", "b>" }, NULL, "a\n\n<b>", "", "C0 C1 C3 C4 " },
 	/* A damaged tag is dropped, text around it kept. */
@@ -36,19 +38,20 @@ static const struct told_case {
 	{ COMPLETION_CHAT, { "a", "*<｜User｜>", "b", "!<x>", "c" }, NULL, "abc", "", "C0 - C1 - C2 " },
 	/* A character over tokens, and half of one before a marker. */
 	{ COMPLETION_CHAT, { "\xe6", "\x97\xa5", "b" }, NULL, "日b", "", "C0 C0 C1 " },
-	{ COMPLETION_THINKING, { "a\xe6", "*</think>", "\xe6\x97", "\xa5!" }, NULL, "日!", "a\xef\xbf\xbd", "R - C0 C0 " },
+	{ COMPLETION_THINKING, { "a\xe6", "*</think>", "\xe6\x97", "\xa5!" }, NULL, "日!", "a\xef\xbf\xbd",
+	  "R - C0 C0 " },
 	{ COMPLETION_CHAT, { "x", "\xe6\x97" }, NULL, "x\xef\xbf\xbd", "", "C0 C1 " },
 	/* Of a stop string nothing is told, but of a token that has text before it. */
 	{ COMPLETION_CHAT, { "日", "ab", "cd", "e" }, "bcde", "日a", "", "C0 C1 - - " },
 	{ COMPLETION_CHAT, { "a", "b", "c", "x" }, "bcde", "abcx", "", "C0 C1 C2 C3 " },
 	{ COMPLETION_CHAT, { "a", "b", "c" }, "bcde", "abc", "", "C0 C1 C2 " },
 	/* Unparsed: what is no special token is text, also what looks like a marker. */
-	{ COMPLETION_RAW, { "a", "!<｜Assistant｜>", "*</think>", "日", "\xe6\x97", "\xa5", "z" }, NULL, "a</think>日日z", "",
-	  "C0 - C1 C9 C10 C10 C11 " },
-	{ COMPLETION_RAW, { "a", "\xd2", "\xf5", "\xe6\x97", "b", "c" }, NULL, "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" "bc", "",
-	  "C0 C1 C2 C3 C4 C5 " },
-	{ COMPLETION_CHAT, { "a", "\xd2", "\xf5", "\xe6\x97", "b", "c" }, NULL, "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" "bc", "",
-	  "C0 C1 C2 C3 C4 C5 " },
+	{ COMPLETION_RAW, { "a", "!<｜Assistant｜>", "*</think>", "日", "\xe6\x97", "\xa5", "z" }, NULL, "a</think>日日z",
+	  "", "C0 - C1 C9 C10 C10 C11 " },
+	{ COMPLETION_RAW, { "a", "\xd2", "\xf5", "\xe6\x97", "b", "c" }, NULL, "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+	  "bc", "", "C0 C1 C2 C3 C4 C5 " },
+	{ COMPLETION_CHAT, { "a", "\xd2", "\xf5", "\xe6\x97", "b", "c" }, NULL, "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+	  "bc", "", "C0 C1 C2 C3 C4 C5 " },
 	{ COMPLETION_RAW, { "!<｜Assistant｜>", "ab", "c" }, "bc", "a", "", "- C0 - " },
 };
 
@@ -76,8 +79,8 @@ static void see(void *arg, const struct completion_event *ev)
 
 static void play_case(const struct told_case *t, struct seen *s)
 {
-	struct completion_options o = { .mode = t->mode, .stop = &t->stop, .n_stop = t->stop != NULL, .tell = true, .emit = see,
-					.arg = s };
+	struct completion_options o = { .mode = t->mode, .stop = &t->stop, .n_stop = t->stop != NULL, .tell = true,
+					.emit = see, .arg = s };
 	struct completion_verdict v;
 	struct completion *c = NULL;
 	size_t put = 0, text;
@@ -88,7 +91,8 @@ static void play_case(const struct told_case *t, struct seen *s)
 		bool added = *bytes == '*' || *bytes == '!';
 
 		text = s->content.len + s->reasoning.len;
-		enough = completion_put(c, &(struct completion_token){ .bytes = bytes + added, .len = strlen(bytes + added),
+		enough = completion_put(c, &(struct completion_token){ .bytes = bytes + added,
+								       .len = strlen(bytes + added),
 								       .added = added, .special = *bytes == '!' });
 		/* Whatever text has come, the token that begins it is told. */
 		assert_true(s->n > 0 || s->content.len + s->reasoning.len == text);

@@ -27,8 +27,10 @@ static json_t *tools_of(json_t *schema)
 	json_t *defs = json_object_get(schema, "$defs"), *inner = json_deep_copy(schema), *tools;
 
 	json_object_del(inner, "$defs");
-	tools = json_pack("[{s:s, s:{s:s, s:b, s:{s:s, s:{s:o}, s:O*, s:[s]}}}]", "type", "function", "function", "name", "f",
-			  "strict", 1, "parameters", "type", "object", "properties", "a", inner, "$defs", defs, "required", "a");
+	tools = json_pack("[{s:s, s:{s:s, s:b, s:{s:s, s:{s:o}, s:O*, s:[s]}}}]", "type", "function", "function",
+			  "name", "f",
+			  "strict", 1, "parameters", "type", "object", "properties", "a", inner, "$defs", defs,
+			  "required", "a");
 	assert_non_null(tools);
 	return tools;
 }
@@ -115,7 +117,9 @@ static json_t *doubled(const char *word)
 	for (int i = 1; i < 60; i++) {
 		snprintf(name, sizeof name, "d%d", i);
 		snprintf(ref, sizeof ref, "#/$defs/d%d", i - 1);
-		assert_int_equal(json_object_set_new(defs, name, json_pack("{s:[{s:s}, {s:s}]}", word, "$ref", ref, "$ref", ref)), 0);
+		assert_int_equal(json_object_set_new(defs, name,
+						     json_pack("{s:[{s:s}, {s:s}]}", word, "$ref", ref, "$ref", ref)),
+				 0);
 	}
 	root = json_pack("{s:s, s:o}", "$ref", "#/$defs/d59", "$defs", defs);
 	assert_non_null(root);
@@ -138,8 +142,8 @@ static void alternatives_doubled_sixty_times_cost_nothing_and_are_exact(void **s
 		assert_true(end);
 		for (int way = 0; way < N_WAYS; way++)
 			assert_int_equal(asked_within(schema, (enum way)way, &seed, 20), 0);
-		under = json_pack("{s:s, s:{s:{s:s}}, s:[s], s:O}", "type", "object", "properties", "a", "$ref", "#/$defs/d59",
-				  "required", "a", "$defs", json_object_get(schema, "$defs"));
+		under = json_pack("{s:s, s:{s:{s:s}}, s:[s], s:O}", "type", "object", "properties", "a", "$ref",
+				  "#/$defs/d59", "required", "a", "$defs", json_object_get(schema, "$defs"));
 		assert_int_equal(asked_within(under, WAY_FORMAT, &seed, 20), 0);
 		json_decref(under);
 		json_decref(schema);
@@ -155,7 +159,8 @@ static json_t *kinds(int n)
 
 	for (int i = 0; i < n; i++) {
 		snprintf(name, sizeof name, "k%04d", i);
-		assert_int_equal(json_array_append_new(all, json_pack("{s:s, s:{s:{s:s}}, s:[s]}", "type", "object", "properties",
+		assert_int_equal(json_array_append_new(all, json_pack("{s:s, s:{s:{s:s}}, s:[s]}", "type", "object",
+								      "properties",
 								      "kind", "const", name, "required", "kind")), 0);
 	}
 	return json_pack("{s:{s:{s:o}}, s:[s]}", "properties", "a", "anyOf", all, "required", "a");
@@ -302,7 +307,9 @@ static void parts_that_are_large_and_many_are_refused_before_they_are_put_togeth
 	refused_as_too_large(json_pack("{s:O}", "allOf", parts));
 	json_array_clear(parts);
 	for (int i = 0; i < 200; i++)
-		assert_int_equal(json_array_append_new(parts, json_pack("{s:s}", "$ref", i % 2 ? "#/$defs/a" : "#/$defs/b")), 0);
+		assert_int_equal(json_array_append_new(parts,
+						       json_pack("{s:s}", "$ref", i % 2 ? "#/$defs/a" : "#/$defs/b")),
+				 0);
 	refused_as_too_large(json_pack("{s:O, s:{s:{s:O}, s:{s:o}}}", "allOf", parts, "$defs", "a", "enum", values, "b",
 				       "enum", json_deep_copy(values)));
 	json_decref(parts);
@@ -316,16 +323,19 @@ static json_t *random_ref(unsigned *seed, int n)
 {
 	char ref[32];
 
-	snprintf(ref, sizeof ref, "#/$defs/d%d", n > 0 ? n - 1 - (int)constrainkit_rand(seed, n < 3 ? (unsigned)n : 3) : 0);
+	snprintf(ref, sizeof ref, "#/$defs/d%d", n > 0 ? n - 1 - (int)constrainkit_rand(seed, n < 3 ? (unsigned)n : 3) :
+		 0);
 	return json_pack("{s:s}", "$ref", ref);
 }
 
 static json_t *random_leaf(unsigned *seed)
 {
 	static const char *const leaves[] = {
-		"{'type':'integer'}", "{'type':['null','string']}", "{'enum':['','a',null,'']}", "{'const':''}", "false", "true",
+		"{'type':'integer'}", "{'type':['null','string']}", "{'enum':['','a',null,'']}", "{'const':''}",
+		"false", "true",
 		"{'type':'string','pattern':'^((a?)*)*$'}", "{'type':'string','pattern':'^((a|b?)*|(b*)*)*(a?){20}$'}",
-		"{'type':'string','pattern':'^(|a|(|b)*)$'}", "{'type':'string','maxLength':0}", "{'type':'array','prefixItems':[]}",
+		"{'type':'string','pattern':'^(|a|(|b)*)$'}", "{'type':'string','maxLength':0}",
+		"{'type':'array','prefixItems':[]}",
 		"{'type':'object','properties':{}}", "{'type':'string','maxLength':40}", "{'type':'boolean'}",
 	};
 
@@ -341,13 +351,16 @@ static json_t *random_schema(unsigned *seed, int n)
 	char name[16];
 
 	for (unsigned i = 0; i < most; i++)
-		assert_int_equal(json_array_append_new(parts, constrainkit_rand(seed, 6) ? random_ref(seed, n) : random_leaf(seed)), 0);
+		assert_int_equal(json_array_append_new(parts,
+						       constrainkit_rand(seed, 6) ? random_ref(seed, n) :
+						       random_leaf(seed)), 0);
 	if (kind < 5)
 		return json_pack("{s:o}", words[kind], parts);
 	if (kind < 7)
 		return json_pack("{s:o, s:s}", words[kind - 5], parts, "type", "object");
 	if (kind < 9)
-		return json_pack("{s:s, s:o, s:i}", "type", "array", "prefixItems", parts, "minItems", (int)constrainkit_rand(seed, 3));
+		return json_pack("{s:s, s:o, s:i}", "type", "array", "prefixItems", parts, "minItems",
+				 (int)constrainkit_rand(seed, 3));
 	o = json_object();
 	for (unsigned i = 0; i < most; i++) {
 		snprintf(name, sizeof name, "m%u", i);
@@ -405,7 +418,9 @@ static uint32_t random_rule(struct grammar *g, unsigned *seed, uint32_t n_rule)
 		case 0:
 		case 1:
 		case 2: node[i] = grammar_either(g, a, node[i - 1]); break;
-		case 3: node[i] = grammar_call(g, n_rule - 1 - constrainkit_rand(seed, n_rule < 3 ? n_rule : 3), a); break;
+		case 3:
+			node[i] = grammar_call(g, n_rule - 1 - constrainkit_rand(seed, n_rule < 3 ? n_rule : 3),
+					       a); break;
 		case 4: node[i] = grammar_count(g, 3, node[i - 1]); break;
 		default: node[i] = i % 2 ? grammar_byte(g, 'a', 'c', b) : grammar_either(g, b, a); break;
 		}

@@ -83,8 +83,8 @@ static void a_hundred_lengths_cost_a_millisecond_and_the_longest_may_come(void *
 		assert_true(answer_cost(alternatives(100, "{'type':'string','maxLength':2%02d,'title':'%d'}"), answer) <
 			    CONSTRAINT_MAX_WORK);
 	}
-	assert_true(answer_cost(alternatives(100, "{'type':'object','properties':{'a':{'type':'string','maxLength':2%02d},"
-						  "'b%d':{'type':'integer'}},'required':['a']}"),
+	assert_true(answer_cost(alternatives(100, "{'type':'object','properties':{'a':{'type':'string',"
+						  "'maxLength':2%02d},'b%d':{'type':'integer'}},'required':['a']}"),
 				"{\"a\":\"the quick brown fox\",\"b57\":1}") < CONSTRAINT_MAX_WORK);
 }
 
@@ -121,7 +121,8 @@ static void what_would_cost_more_is_followed_in_fewer_ways_and_stays_valid(void 
 	(void)state;
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(json_array_append_new(json_object_get(n, "anyOf"),
-						       json_pack("{s:s, s:i}", "type", "string", "maxLength", 40 + i)), 0);
+						       json_pack("{s:s, s:i}", "type", "string", "maxLength", 40 + i)),
+				 0);
 	root = json_pack("{s:s, s:{s:o}}", "$ref", "#/$defs/n", "$defs", "n", n);
 	assert_non_null(root);
 	o = constrainkit_schema(root);

@@ -71,7 +71,8 @@ static void check_refusals(const struct refusal *row, size_t n)
 		int rc = compiles(schema, &why);
 
 		if (rc != row[i].rc || strncmp(buf_str(&why), row[i].why, strlen(row[i].why)) != 0)
-			fail_msg("%s: %d '%s' instead of %d '%s'", row[i].schema, rc, buf_str(&why), row[i].rc, row[i].why);
+			fail_msg("%s: %d '%s' instead of %d '%s'", row[i].schema, rc, buf_str(&why), row[i].rc,
+				 row[i].why);
 		buf_fini(&why);
 		json_decref(schema);
 	}
@@ -94,9 +95,11 @@ static void a_set_of_constants_had_those_of_other_types_and_some_twice(void **st
 		{ SET("{'enum':[[1,{'x':2}],[1.0,{'x':2.0}]]}"), "[[1,{'x':2}]]", "[[1,{'x':2}],[1.0,{'x':2.0}]]" },
 		{ SET("{'enum':['a','b'],'const':'b'}"), "['b']", "['a']" },
 		{ SET("{'type':['boolean','null']}"), "[true,null]", "[true,true]" },
-		{ "{'items':{'$ref':'#/$defs/e','type':'string'},'uniqueItems':true,'$defs':{'e':{'enum':['a','b',3]}}}",
+		{ "{'items':{'$ref':'#/$defs/e','type':'string'},'uniqueItems':true,"
+		  "'$defs':{'e':{'enum':['a','b',3]}}}",
 			"['a','b']", "['a','a']" },
-		{ "{'items':{'$ref':'#/$defs/e','type':'string'},'uniqueItems':true,'$defs':{'e':{'enum':['a','b',3]}}}",
+		{ "{'items':{'$ref':'#/$defs/e','type':'string'},'uniqueItems':true,"
+		  "'$defs':{'e':{'enum':['a','b',3]}}}",
 			NULL, "[3]" },
 	};
 
@@ -122,13 +125,16 @@ static void items_of_one_part_passed_over_the_prefix_of_another(void **state)
 {
 #define PREFIX "{'prefixItems':[{'type':'integer'}]"
 	static const struct refusal refusals[] = {
-		{ "{'allOf':[" PREFIX "},{'items':{'type':'string'}}]}", RC_UNSUPPORTED, "schema: prefixItems beside items" },
-		{ "{'items':{'type':'string'},'allOf':[" PREFIX "}]}", RC_UNSUPPORTED, "schema: prefixItems beside items" },
+		{ "{'allOf':[" PREFIX "},{'items':{'type':'string'}}]}", RC_UNSUPPORTED,
+		  "schema: prefixItems beside items" },
+		{ "{'items':{'type':'string'},'allOf':[" PREFIX "}]}", RC_UNSUPPORTED,
+		  "schema: prefixItems beside items" },
 		{ "{'$ref':'#/$defs/p','anyOf':[{'items':false}],'$defs':{'p':" PREFIX "}}}", RC_UNSUPPORTED,
 			"schema.$ref: prefixItems beside items" },
 	};
 	static const struct row rows[] = {
-		{ "{'allOf':[" PREFIX ",'items':false},{'items':false,'prefixItems':[{'type':'integer'}]}]}", "[1]", "['a']" },
+		{ "{'allOf':[" PREFIX ",'items':false},{'items':false,'prefixItems':[{'type':'integer'}]}]}", "[1]",
+		  "['a']" },
 		{ "{'allOf':[" PREFIX "},{'items':true}]}", "[1,'a']", "['a']" },
 	};
 
@@ -164,7 +170,8 @@ static void numbers_with_a_far_bound_had_exponents(void **state)
 		{ "{'type':'number','maximum':1e20}", "-5.5", "5e99" },
 		{ "{'type':'number','minimum':-1e20}", "5.5", "-5e99" },
 		{ "{'type':'number','exclusiveMaximum':1e18}", "999999999999999872", "999999999999999999" },
-		{ "{'type':'integer','exclusiveMaximum':1000000000000000000}", "999999999999999872", "999999999999999999" },
+		{ "{'type':'integer','exclusiveMaximum':1000000000000000000}", "999999999999999872",
+		  "999999999999999999" },
 		{ "{'type':'number','maximum':1e18}", "999999999999999999", "1e19" },
 	};
 
@@ -196,7 +203,8 @@ static void a_name_that_came_twice_counted_as_two(void **state)
 {
 	static const struct refusal refusals[] = {
 		{ "{'type':'object','minProperties':2}", RC_UNSUPPORTED, "schema.minProperties: more than 1" },
-		{ "{'items':{'patternProperties':{'^a':{}},'minProperties':2}}", RC_UNSUPPORTED, "schema.items.minProperties: " },
+		{ "{'items':{'patternProperties':{'^a':{}},'minProperties':2}}", RC_UNSUPPORTED,
+		  "schema.items.minProperties: " },
 		{ "{'propertyNames':{'enum':['a']},'minProperties':2}", RC_UNSUPPORTED, "schema.minProperties: " },
 	};
 	static const struct row rows[] = {
@@ -250,21 +258,23 @@ struct kind {
 };
 
 static const struct kind kinds[] = {
-	{ { "{'type':'number'}", "{'type':'integer'}", "{'maximum':1e20}", "{'minimum':-1e20}", "{'exclusiveMinimum':1000}",
+	{ { "{'type':'number'}", "{'type':'integer'}", "{'maximum':1e20}", "{'minimum':-1e20}",
+	    "{'exclusiveMinimum':1000}",
 	    "{'exclusiveMaximum':1000}", "{'minimum':1}", "{'enum':[1,2.0,1000]}", "{'const':1.0}", "{'const':2}",
-	    "{'multipleOf':0.5}", "{'exclusiveMaximum':1e18}", "{'minimum':9007199254740993}", "{'type':['number','null']}",
-	    "{'enum':[1.0,1,5]}", "{'minimum':3,'maximum':2}" },
-	  { "1", "2", "1.0", "5", "0.5", "-1", "1000", "1000.000000000000000001", "999.999999999999999999", "5e99", "-5e99",
-	    "1001", "999999999999999999", "9007199254740993.0", "9007199254740993", "1500" } },
-	{ { "{'type':'array'}", "{'prefixItems':[{'type':'integer'}]}", "{'items':{'type':'string'}}", "{'items':false}",
+	    "{'multipleOf':0.5}", "{'exclusiveMaximum':1e18}", "{'minimum':9007199254740993}",
+	    "{'type':['number','null']}", "{'enum':[1.0,1,5]}", "{'minimum':3,'maximum':2}" },
+	  { "1", "2", "1.0", "5", "0.5", "-1", "1000", "1000.000000000000000001", "999.999999999999999999", "5e99",
+	    "-5e99", "1001", "999999999999999999", "9007199254740993.0", "9007199254740993", "1500" } },
+	{ { "{'type':'array'}", "{'prefixItems':[{'type':'integer'}]}", "{'items':{'type':'string'}}",
+	    "{'items':false}",
 	    "{'prefixItems':[{},{'const':'a'}]}", "{'minItems':2}", "{'maxItems':1}", "{'items':{'enum':['a',1,1.0]}}",
 	    "{'uniqueItems':true,'items':{'type':'string','enum':['a',1]}}", "{'items':{'enum':['a',1],'const':'a'}}",
 	    "{'uniqueItems':true,'items':{'enum':['a','bb','a',1,1.0]}}", "{'items':true}",
 	    "{'uniqueItems':true,'items':{'enum':['a','bb'],'minLength':2}}", "{'minItems':2,'maxItems':1}",
 	    "{'uniqueItems':true,'items':{'enum':['a','bb'],'anyOf':[{'const':'a'}]}}",
 	    "{'items':{'anyOf':[false,{'const':1}]}}" },
-	  { "[]", "['a']", "[1]", "[1,'a']", "['a','a']", "[1,1.0]", "['a','bb']", "['bb']", "['a',1]", "[1,1]", "['a',1,'a']",
-	    "['c','a']" } },
+	  { "[]", "['a']", "[1]", "[1,'a']", "['a','a']", "[1,1.0]", "['a','bb']", "['bb']", "['a',1]", "[1,1]",
+	    "['a',1,'a']", "['c','a']" } },
 	{ { "{'type':'object'}", "{'properties':{'a':{'type':'integer'}}}", "{'required':['a']}", "{'required':['b']}",
 	    "{'additionalProperties':{'type':'integer'}}", "{'additionalProperties':false}", "{'minProperties':2}",
 	    "{'minProperties':1}", "{'maxProperties':1}",
@@ -272,10 +282,11 @@ static const struct kind kinds[] = {
 	    "{'propertyNames':{'maxLength':1}}", "{'properties':{'b':{'type':'string','minLength':3,'maxLength':2}}}",
 	    "{'properties':{'a':{'enum':['x',1]}}}", "{'properties':{'a':{'const':'x','enum':['y']},'b':{}}}",
 	    "{'minProperties':2,'maxProperties':1}", "{'properties':{'a':{'type':'integer'},'b':{'type':'integer'}}}" },
-	  { "{}", "{'a':1}", "{'a':'x'}", "{'a':1,'a':2}", "{'b':1,'b':2}", "{'a':1,'b':2}", "{'a':1,'b':'abc'}", "{'ab':'x'}",
-	    "{'ab':1}", "{'b':1}", "{'b':'x'}", "{'a':1,'b':1,'c':1}" } },
+	  { "{}", "{'a':1}", "{'a':'x'}", "{'a':1,'a':2}", "{'b':1,'b':2}", "{'a':1,'b':2}", "{'a':1,'b':'abc'}",
+	    "{'ab':'x'}", "{'ab':1}", "{'b':1}", "{'b':'x'}", "{'a':1,'b':1,'c':1}" } },
 	{ { "{'type':'string'}", "{'minLength':2}", "{'maxLength':1}", "{'pattern':'^a'}", "{'enum':['a','b','abc']}",
-	    "{'const':'c'}", "{'const':'abc'}", "{'enum':['b','c']}", "{'type':['string','null']}", "{'enum':['a',null]}",
+	    "{'const':'c'}", "{'const':'abc'}", "{'enum':['b','c']}", "{'type':['string','null']}",
+	    "{'enum':['a',null]}",
 	    "{'minLength':3}", "{'maxLength':3}", "{'type':'null'}", "{'minLength':3,'maxLength':2}", "{'enum':[]}",
 	    "{'pattern':'^[abc]?c$'}" },
 	  { "'a'", "'b'", "'c'", "'abc'", "'ab'", "''", "'abcd'", "'bb'" } },
@@ -343,8 +354,8 @@ static void check_mixture(const struct kind *k, json_t *schema, unsigned *seed, 
 		bool fits = schemakit_valid(schema, schema, v), can = rc == 0 && comes(schema, k->text[i]);
 
 		if ((can && !fits) || (rc && fits))
-			fail_msg("%s %s by %s %s", k->text[i], can ? "comes, and is invalid" : "is valid", json_dumps(schema, 0),
-				 buf_str(&why));
+			fail_msg("%s %s by %s %s", k->text[i], can ? "comes, and is invalid" : "is valid",
+				 json_dumps(schema, 0), buf_str(&why));
 		seen->came += can;
 		seen->kept_out += !can && rc == 0;
 		json_decref(v);
@@ -375,8 +386,8 @@ static void what_comes_by_random_mixtures_is_valid(void **state)
 			check_mixture(&kinds[k], schema, &seed, &seen);
 			json_decref(schema);
 		}
-		print_message("kind %zu: %u of %d taken, %u empty; of texts %u came, %u did not\n", k, seen.taken, MIXTURES,
-			      seen.empty, seen.came, seen.kept_out);
+		print_message("kind %zu: %u of %d taken, %u empty; of texts %u came, %u did not\n", k, seen.taken,
+			      MIXTURES, seen.empty, seen.came, seen.kept_out);
 		assert_true(seen.taken > MIXTURES / 10 && seen.empty > MIXTURES / 50 && seen.came > MIXTURES / 10 &&
 			    seen.kept_out > MIXTURES / 10);
 	}

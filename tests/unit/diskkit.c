@@ -98,8 +98,10 @@ static void diskkit_fill(struct diskkit *k, uint32_t *seed, struct cache_disk_it
 	for (int i = 0; i < k->layout.n_layer; i++)
 		for (int r = 0; r < SEQUENCE_N_ROWS; r++)
 			if (k->layout.layer[i].dim[r])
-				diskkit_rows(seed, sequence_block_rows(&k->layout, item->block, i, (enum sequence_rows)r),
-					(size_t)(SEQUENCE_BLOCK / k->layout.layer[i].ratio * k->layout.layer[i].dim[r]));
+				diskkit_rows(seed,
+					sequence_block_rows(&k->layout, item->block, i, (enum sequence_rows)r),
+					(size_t)(SEQUENCE_BLOCK / k->layout.layer[i].ratio *
+						 k->layout.layer[i].dim[r]));
 	if (state)
 		assert_int_equal(sequence_state_new(&k->layout, item->edge, &item->state), 0);
 	for (int i = 0; state && i < k->layout.n_layer; i++)
@@ -111,7 +113,8 @@ static void diskkit_fill(struct diskkit *k, uint32_t *seed, struct cache_disk_it
 		}
 }
 
-void diskkit_path(struct diskkit *k, const char *model, uint32_t seed, int n, uint64_t states, struct cache_disk_item *ret)
+void diskkit_path(struct diskkit *k, const char *model, uint32_t seed, int n, uint64_t states,
+		  struct cache_disk_item *ret)
 {
 	static const uint8_t numbers[32] = { 1, 2, 3 };
 	struct cache_key parent;
@@ -154,7 +157,8 @@ void diskkit_write(struct diskkit *k, uint32_t seed, int n, uint64_t states)
 	diskkit_item_fini(item, n);
 }
 
-static void diskkit_same_block(const struct diskkit *k, const struct cache_disk_item *a, const struct cache_disk_item *b)
+static void diskkit_same_block(const struct diskkit *k, const struct cache_disk_item *a,
+			       const struct cache_disk_item *b)
 {
 	for (int i = 0; i < k->layout.n_layer; i++)
 		for (int r = 0; r < SEQUENCE_N_ROWS; r++)

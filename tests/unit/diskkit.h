@@ -38,7 +38,8 @@ void diskkit_drain(struct diskkit *k);
 struct cache_disk_stats diskkit_stats(struct diskkit *k);
 
 /* n blocks one below the other; the same for the same seed, model and layout. A bit of `states` per block. */
-void diskkit_path(struct diskkit *k, const char *model, uint32_t seed, int n, uint64_t states, struct cache_disk_item *ret);
+void diskkit_path(struct diskkit *k, const char *model, uint32_t seed, int n, uint64_t states,
+		  struct cache_disk_item *ret);
 void diskkit_item_fini(struct cache_disk_item *item, int n);
 void diskkit_put(struct diskkit *k, const struct cache_disk_item *item, int n);
 /* Makes a path, puts and forgets it. */

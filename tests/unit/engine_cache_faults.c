@@ -74,7 +74,8 @@ static void prompts_may_share_any_number_of_tokens(void **state)
 			struct warm_prompt p = test_branch(&first, shared[i], 600 + 10 * i + k, 40);
 			struct warm_answer a = test_ask(e, &p, 2);
 
-			/* The first prompt left a state at its last edge; another one gets its from the first branch. */
+			/* The first prompt left a state at its last edge; another one gets its
+			 * from the first branch. */
 			assert_int_equal(a.usage.cached_tokens, k > 0 || edge == warm_most(n) ? edge : 0);
 		}
 	}

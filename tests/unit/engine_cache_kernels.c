@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * engine_cache_kernels.c - the prefix cache in the engine while kernel sets change: what is kept, what is not published,
- * and what a request with the same prompt then has.
+ * engine_cache_kernels.c - the prefix cache in the engine while kernel sets change: what is kept, what is not
+ * published, and what a request with the same prompt then has.
  * Threads: this one and the engine's; made for the sanitizer builds, too. */
 #include "plugins/ref/ref.h"
 #include "tests/unit/warmkit.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * engine_cache_live.c - tests of the prefix cache beside what goes on while it is used: requests side by side, deadlines,
- * a restart, recomputing; and of what a request tells of it.
+ * engine_cache_live.c - tests of the prefix cache beside what goes on while it is used: requests side by side,
+ * deadlines, a restart, recomputing; and of what a request tells of it.
  * Threads: this one and the engine's; made for the sanitizer builds, too. */
 #include "engine/base/rc.h"
 #include "tests/unit/warmkit.h"
@@ -142,8 +142,8 @@ static struct warm_answer test_chat(struct engine *e, const char *first, const c
 	struct record *r;
 
 	s.messages = json_pack("[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}, {s:s, s:s}]", "role", "system", "content", first,
-		"role", "user", "content", "Grüße, 世界! 🙂", "role", "assistant", "content", last, "role", "user", "content",
-		first);
+		"role", "user", "content", "Grüße, 世界! 🙂", "role", "assistant", "content", last, "role", "user",
+		"content", first);
 	s.sampling.top_p = s.sampling.repetition_penalty = 1;
 	g = warm_submit(e, &s);
 	r = engine_record(e, generation_id(g));

@@ -78,9 +78,10 @@ static void test_first(const struct tokenizer *t, struct buf *ret_text)
 
 static json_t *test_second(const struct buf *first, const struct test_turn *t)
 {
-	json_t *m = json_pack("[{s:s, s:s}, {s:s, s:s, s:s}, {s:s, s:s}]", "role", "user", "content", buf_str(first), "role",
-		"assistant", "reasoning_content", buf_str(&t->reasoning), "content", buf_str(&t->content), "role", "user",
-		"content", "What is my codeword?");
+	json_t *m = json_pack("[{s:s, s:s}, {s:s, s:s, s:s}, {s:s, s:s}]", "role", "user", "content", buf_str(first),
+		"role",
+		"assistant", "reasoning_content", buf_str(&t->reasoning), "content", buf_str(&t->content), "role",
+		"user", "content", "What is my codeword?");
 
 	assert_non_null(m);
 	return m;

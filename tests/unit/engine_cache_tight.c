@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * engine_cache_tight.c - the prefix cache in the engine, on the tiny model, where it has little room, where requests wait
- * for each other, and where kernels or cached rows fail: what is reused has a cold answer's bits, and failures end.
+ * engine_cache_tight.c - the prefix cache in the engine, on the tiny model, where it has little room, where requests
+ * wait for each other, and where kernels or cached rows fail: what is reused has a cold answer's bits, and failures
+ * end.
  * Threads: this one and the engine's. */
 #include "engine/base/rc.h"
 #include "engine/serve/generation_put.h"
@@ -82,8 +83,8 @@ static struct warm_answer test_ask(struct engine *e, const struct warm_prompt *p
 	return a;
 }
 
-/* Several at once, submitted before any is begun, so that they grow side by side however busy the machine is; each has a
- * cold one's bits. Returns the fewest tokens that one of them reused. */
+/* Several at once, submitted before any is begun, so that they grow side by side however busy the machine is; each has
+ * a cold one's bits. Returns the fewest tokens that one of them reused. */
 static int test_ask_together(struct engine *e, const struct warm_prompt *p, int n)
 {
 	struct warm_gate gate = { 0 };
@@ -344,7 +345,9 @@ static void a_failure_from_cached_rows_does_not_repeat(void **state)
 		for (int y = 0; y < layout.n_layer; y++) {
 			float *x = sequence_block_rows(&layout, copy.block[block], y, SEQUENCE_ROWS_KV);
 
-			for (int i = 0; x && i < SEQUENCE_BLOCK / layout.layer[y].ratio * layout.layer[y].dim[SEQUENCE_ROWS_KV]; i++)
+			for (int i = 0;
+			     x && i < SEQUENCE_BLOCK / layout.layer[y].ratio * layout.layer[y].dim[SEQUENCE_ROWS_KV];
+			     i++)
 				x[i] = NAN;
 		}
 		cache_copy_fini(&copy);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * engine_disproved.c - tests of requests under way while a kernel that shared ref's rows is found not to have ref's bits:
- * what was cached until then serves nobody any more, and is not written to the disk again.
+ * engine_disproved.c - tests of requests under way while a kernel that shared ref's rows is found not to have ref's
+ * bits: what was cached until then serves nobody any more, and is not written to the disk again.
  * Threads: this one, the engine's and the disk's. */
 #include "engine/cache/cache_disk.h"
 #include "engine/kernels/disproved.h"
@@ -141,7 +141,8 @@ static void who_runs_while_a_liar_is_found_publishes_no_more(void **state)
 	struct warm_answer a;
 
 	(void)state;
-	warm_grow(&p, 3, 300); /* the first of its blocks is published before its first token, the others would be after it */
+	warm_grow(&p, 3, 300); /* the first of its blocks is published before its first token, the
+				* others would be after it */
 	g = test_run(&t, &p, 150);
 	a = warm_read(t.e, &g);
 	assert_int_equal(a.finish, GEN_LENGTH);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * engine_own.c - tests of requests that bring a kernel set or numerics of their own: they have the bits of exactly those,
- * and nothing else of the engine takes notice.
+ * engine_own.c - tests of requests that bring a kernel set or numerics of their own: they have the bits of exactly
+ * those, and nothing else of the engine takes notice.
  * Threads: this one and the engine's. */
 #include "engine/base/rc.h"
 #include "plugins/ref/ref.h"

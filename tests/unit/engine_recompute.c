@@ -18,7 +18,8 @@ static struct engine *test_open(double patience)
 
 	sequence_layout_init(&l, engine_config(e));
 	engine_close(&e);
-	o.state_bytes = sequence_layout_bytes(&l, 1900) + sequence_state_bytes(&l, 1792) + sequence_layout_bytes(&l, 40);
+	o.state_bytes = sequence_layout_bytes(&l, 1900) + sequence_state_bytes(&l, 1792) +
+		sequence_layout_bytes(&l, 40);
 	o.recompute_patience = patience;
 	return warm_open(&o);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * engine_speculate.c - answers with drafts are the answers without, whatever is asked of them: the same tokens, the same
- * bits of their logits, the same events and ends; and so is what they leave in the cache.
+ * engine_speculate.c - answers with drafts are the answers without, whatever is asked of them: the same tokens, the
+ * same bits of their logits, the same events and ends; and so is what they leave in the cache.
  * Threads: this one and the engine's. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
@@ -44,7 +44,8 @@ static const struct way ways[] = {
 };
 
 struct answer {
-	struct buf text[GEN_EV_FINISH + 1]; /* by kind of event; of finish the detail, of log-probabilities all of them */
+	struct buf text[GEN_EV_FINISH + 1]; /* by kind of event; of finish the detail, of
+					     * log-probabilities all of them */
 	int n, rc;
 	int32_t *token;
 	uint64_t *digest;
@@ -81,9 +82,12 @@ static struct generation *submit(struct engine *e, json_t *prompt, const struct 
 	s.max_reasoning = w->max_reasoning;
 	s.max_tokens = w->max_tokens ? w->max_tokens : MAX_TOKENS;
 	s.format = w->format;
-	s.guard = (struct gen_guard){ .say = w->guard ? GEN_GUARD_ON : GEN_GUARD_UNSAID, .maxrun = 8, .maxline = 4, .period = 16 };
-	s.sampling = (struct gen_sampling){ .temperature = w->temperature, .top_p = w->top_p ? w->top_p : 1, .min_p = w->min_p,
-		.top_k = w->top_k, .repetition_penalty = w->repetition ? w->repetition : 1, .presence_penalty = w->presence,
+	s.guard = (struct gen_guard){ .say = w->guard ? GEN_GUARD_ON : GEN_GUARD_UNSAID, .maxrun = 8, .maxline = 4,
+				      .period = 16 };
+	s.sampling = (struct gen_sampling){ .temperature = w->temperature, .top_p = w->top_p ? w->top_p : 1,
+		.min_p = w->min_p,
+		.top_k = w->top_k, .repetition_penalty = w->repetition ? w->repetition : 1,
+		.presence_penalty = w->presence,
 		.frequency_penalty = w->frequency, .has_seed = true, .seed = seed, .bias = bias, .n_bias = w->n_bias,
 		.stop = stop, .n_stop = w->n_stop, .logprobs = w->logprobs > 0, .top_logprobs = w->logprobs,
 		.ignore_eos = w->ignore_eos };
@@ -156,7 +160,8 @@ static void same(const struct answer *a, const struct answer *b, const char *nam
 }
 
 /* Every step-th prompt at once, so that each runs among others. Returns how many. */
-static int ask_all(struct engine *e, json_t *all, const struct way *w, int speculate, bool cache, size_t step, struct answer *a)
+static int ask_all(struct engine *e, json_t *all, const struct way *w, int speculate, bool cache, size_t step,
+		   struct answer *a)
 {
 	struct generation *g[MAX_PROMPTS];
 	int n = 0;

@@ -122,9 +122,11 @@ static void scores_and_ranks_are_those_worked_out_by_hand(void **state)
 			for (int row = 0; row < N_ROW; row++) {
 				int rank = 1;
 
-				assert_true(fabs((double)l->score[row] - b.score[i][row]) < 1e-4 * (1 + fabs(b.score[i][row])));
+				assert_true(fabs((double)l->score[row] - b.score[i][row]) <
+					    1e-4 * (1 + fabs(b.score[i][row])));
 				for (int n = 0; n < N_ROW; n++)
-					rank += l->score[n] > l->score[row] || (l->score[n] == l->score[row] && n < row);
+					rank += l->score[n] > l->score[row] ||
+						(l->score[n] == l->score[row] && n < row);
 				assert_int_equal(l->rank[row], rank);
 				assert_int_equal(l->selected[row], rank <= 8);
 			}

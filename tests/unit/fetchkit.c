@@ -51,7 +51,8 @@ void fetch_expect(const struct kit_prompt *p, int reused, int matched, enum cach
 	struct kit_run r;
 
 	kit_lookup(&fetch.kit, &r, p);
-	if (r.find.reused != reused * SEQUENCE_BLOCK || r.find.matched != matched * SEQUENCE_BLOCK || r.find.miss != miss)
+	if (r.find.reused != reused * SEQUENCE_BLOCK || r.find.matched != matched * SEQUENCE_BLOCK ||
+	    r.find.miss != miss)
 		fail_msg("%lld reused, %lld matched, %s", (long long)r.find.reused, (long long)r.find.matched,
 			cache_miss_name(r.find.miss));
 	kit_resume(&fetch.kit, &r); /* which checks what is in it */

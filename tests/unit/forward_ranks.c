@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * forward_ranks.c - a model on several devices computes what it does on one, to the last bit where that is promised, and
- * a step that fails on any of them leaves all as they were. The devices are the CPU, several times.
+ * forward_ranks.c - a model on several devices computes what it does on one, to the last bit where that is promised,
+ * and a step that fails on any of them leaves all as they were. The devices are the CPU, several times.
  * Threads: main, and the steps' own. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
@@ -21,11 +21,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Past a block, past where the indexer begins to choose, and no multiple of anything but three; sanitized, a short one. */
+/* Past a block, past where the indexer begins to choose, and no multiple of anything but three;
+ * sanitized, a short one. */
 #define N_TOK (WARM_STEP > 1 ? 45 : 141)
 #define N_LONG 261
 
-/* ---- two models: the tiny one, whose heads cannot be cut, and one of random weights whose heads can, by two or four ---- */
+/* ---- two models: the tiny one, whose heads cannot be cut, and one of random weights whose
+ * heads can, by two or four ---- */
 
 static char cut_dir[64], tiny_dir[4096];
 
@@ -146,7 +148,8 @@ static void give_all_experts(struct model *m)
 {
 	for (int i = 0; i <= m->config->n_layers; i++)
 		for (int rank = 0; rank < m->n_rank; rank++) {
-			const struct weights_layer *from = i < m->config->n_layers ? &m->weights->layer[i] : &m->weights->mtp->layer;
+			const struct weights_layer *from = i < m->config->n_layers ? &m->weights->layer[i] :
+				&m->weights->mtp->layer;
 			struct model_weights *w = m->shard[rank]->weights;
 			struct weights_layer *to = i < m->config->n_layers ? &w->layer[i] : &w->mtp->layer;
 
@@ -237,7 +240,8 @@ static void run_cut_up(struct rig *r, int chunk, int split, float *logits)
 	for (int pos = 0, n; pos < N_TOK; pos += n) {
 		int32_t other[3];
 		struct forward_item item[2] = { { mate, other, 0, 0 } };
-		struct forward_batch b = { .kset = r->kit.ref, .numerics = &r->kit.native, .item = item, .n_item = 2, .logits = out };
+		struct forward_batch b = { .kset = r->kit.ref, .numerics = &r->kit.native, .item = item, .n_item = 2,
+					   .logits = out };
 
 		n = pos >= split ? 1 : split - pos < chunk ? split - pos : chunk;
 		tinykit_tokens(&r->kit, (uint32_t)pos + 7, other, 3);
@@ -256,7 +260,8 @@ static void run_cut_up(struct rig *r, int chunk, int split, float *logits)
 static void test_any_batch_has_the_same_bits(void **state)
 {
 	static const struct { const char *dir; int n, chunk, split; } all[] = {
-		{ cut_dir, 2, 50, N_TOK - 11 }, { cut_dir, 4, 7, N_TOK }, { cut_dir, 3, 64, N_TOK - 41 }, { tiny_dir, 2, 64, N_TOK - 13 },
+		{ cut_dir, 2, 50, N_TOK - 11 }, { cut_dir, 4, 7, N_TOK }, { cut_dir, 3, 64, N_TOK - 41 },
+		{ tiny_dir, 2, 64, N_TOK - 13 },
 	};
 	(void)state;
 
@@ -294,7 +299,8 @@ static const struct dsv4_op_entry failing_ops[] = {
 	  .wfmts = ~0u, .numerics = DSV4_EXACT, .tag = "fails", .fn = (dsv4_any_f *)failing_norm },
 };
 static const struct dsv4_plugin failing_plugin = {
-	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof failing_plugin, .abi_major = DSV4_ABI_MAJOR, .abi_minor = DSV4_ABI_MINOR,
+	.magic = DSV4_PLUGIN_MAGIC, .size = sizeof failing_plugin, .abi_major = DSV4_ABI_MAJOR,
+	.abi_minor = DSV4_ABI_MINOR,
 	.n_op = 1, .signature = DSV4_BUILD_SIGNATURE, .name = "failing", .version = "1", .cpu = "", .gpu = "",
 	.op = failing_ops,
 };
@@ -312,7 +318,8 @@ static struct kset *failing_set(struct rig *r)
 	struct kset *ks;
 
 	provider_init(&failing, &failing_plugin, NULL);
-	if (kset_overlay_parse(&o, "norm=failing", find_failing, NULL, &r->kit.why) || kset_build(&o, 1, &ks, &r->kit.why))
+	if (kset_overlay_parse(&o, "norm=failing", find_failing, NULL, &r->kit.why) ||
+	    kset_build(&o, 1, &ks, &r->kit.why))
 		fail_msg("%s", buf_str(&r->kit.why));
 	return ks;
 }
@@ -323,11 +330,12 @@ static bool stops(void *arg)
 }
 
 /* One more token after the rest: 0, or as forward_run(). */
-static int one_more(struct rig *r, const struct kset *ks, struct sequence *s, const struct forward_watch *w, float *logits)
+static int one_more(struct rig *r, const struct kset *ks, struct sequence *s, const struct forward_watch *w,
+		    float *logits)
 {
 	struct forward_item item = { s, fix.token + N_TOK - 1, 1, 1 };
-	struct forward_batch b = { .kset = ks, .numerics = &r->kit.native, .phase = DSV4_DECODE, .item = &item, .n_item = 1,
-				   .watch = w, .logits = logits };
+	struct forward_batch b = { .kset = ks, .numerics = &r->kit.native, .phase = DSV4_DECODE, .item = &item,
+				   .n_item = 1, .watch = w, .logits = logits };
 
 	buf_clear(&r->kit.why);
 	return forward_run(r->kit.forward, &b, &r->kit.why);
@@ -467,8 +475,8 @@ static float *drafts(struct rig *r)
 	struct forward_tap tap = { .arg = &k, .streams = keep_streams };
 	struct sequence *s = tinykit_sequence(&r->kit);
 	struct forward_item item = { s, fix.token, N_TOK, 0 };
-	struct forward_batch b = { .kset = r->kit.ref, .numerics = &r->kit.exact, .phase = DSV4_PREFILL, .item = &item, .n_item = 1,
-				   .tap = &tap };
+	struct forward_batch b = { .kset = r->kit.ref, .numerics = &r->kit.exact, .phase = DSV4_PREFILL, .item = &item,
+				   .n_item = 1, .tap = &tap };
 	float *logits = malloc(bytes(r, N_TOK));
 
 	k.data = malloc(N_TOK * k.row * sizeof *k.data);
@@ -476,7 +484,8 @@ static float *drafts(struct rig *r)
 		fail_msg("%s", buf_str(&r->kit.why));
 	for (int pos = 0; pos < N_TOK; pos += N_TOK / 3) {
 		struct mtp_item m = { s, k.data + (size_t)pos * k.row, fix.token + pos + 1, N_TOK / 3, N_TOK / 3 };
-		struct mtp_batch mb = { .kset = r->kit.ref, .numerics = &r->kit.exact, .phase = DSV4_PREFILL, .item = &m, .n_item = 1,
+		struct mtp_batch mb = { .kset = r->kit.ref, .numerics = &r->kit.exact, .phase = DSV4_PREFILL,
+					.item = &m, .n_item = 1,
 					.logits = logits + (size_t)pos * (size_t)r->kit.vocab };
 
 		if (mtp_run(r->kit.forward, &mb, &r->kit.why))

@@ -63,7 +63,8 @@ static void adjacent_texts_merge_and_order_stays(void **state)
 	generation_expect(g, GEN_EV_CONTENT, 0, "d");
 	assert_true(generation_next(g, &ev));
 	assert_int_equal(ev.kind, GEN_EV_LOGPROB);
-	assert_true(ev.lp_place.text == GEN_TEXT_REASONING && ev.lp_place.character == 7 && ev.n_top == 2 && ev.top[1].token == 4);
+	assert_true(ev.lp_place.text == GEN_TEXT_REASONING && ev.lp_place.character == 7 && ev.n_top == 2 &&
+		    ev.top[1].token == 4);
 	gen_event_fini(&ev);
 	generation_expect(g, GEN_EV_CONTENT, 0, "e");
 	generation_expect(g, GEN_EV_TOOL_BEGIN, 0, "f");

@@ -77,7 +77,8 @@ static void an_excerpt_of_a_long_line_has_the_match_and_whole_characters(void **
 static void patterns_that_backtrack_without_end_are_given_up(void **state)
 {
 	static const char *const regex[] = { "^(a+)+$", "^(a|a)*$", "^(.*?,){30}b$", "^(\\w+\\s?)*$" };
-	const char *text = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,"
+	const char *text =
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,"
 			   ",,,,,,,,,,,,,,,,,,,,,,,,,,,,!\na\n";
 	int unread = 0;
 

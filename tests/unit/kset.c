@@ -170,7 +170,8 @@ static void test_a_name_makes_the_same_set(void **state)
 {
 	static const char *const same[][3] = {
 		{ "attention.prefill=counting,attention.decode=looking",
-		  "attention.decode=looking attention.prefill=counting", "attention=counting attention.decode=looking" },
+		  "attention.decode=looking attention.prefill=counting",
+		  "attention=counting attention.decode=looking" },
 		{ "indexer=scoring,indexer=lazy", "indexer=lazy indexer=scoring indexer=lazy",
 		  "indexer.decode=scoring indexer.prefill=scoring indexer=lazy" },
 		{ "indexer=scoring,indexer.decode=lazy", "indexer=scoring indexer.decode=lazy",
@@ -179,10 +180,12 @@ static void test_a_name_makes_the_same_set(void **state)
 		  "indexer.decode=lazy indexer.prefill=scoring indexer.prefill=lazy",
 		  "attention=looking indexer=scoring indexer.decode=ref indexer=lazy attention=ref" },
 		{ "all=wide", "norm=wide attention=wide indexer=wide", "all=lazy all=wide" },
-		{ "all=wide,attention.decode=counting", "attention.decode=counting norm=wide indexer=wide attention.prefill=wide",
+		{ "all=wide,attention.decode=counting",
+		  "attention.decode=counting norm=wide indexer=wide attention.prefill=wide",
 		  "all=wide attention.decode=counting" },
 		{ "norm=wide,attention=wide", "attention=wide norm=wide", "all=wide indexer=lazy indexer=ref" },
-		{ "all=wide,indexer.decode=ref", "norm=wide indexer.prefill=wide attention=wide", "all=wide indexer.decode=ref" },
+		{ "all=wide,indexer.decode=ref", "norm=wide indexer.prefill=wide attention=wide",
+		  "all=wide indexer.decode=ref" },
 		{ "norm=wide", "all=wide attention=ref indexer=ref", "norm=wide" },
 		/* op by op, where the family does not say it */
 		{ "attention.decode=counting", "attn.decode=counting", "attention.decode=counting" },
@@ -236,7 +239,8 @@ static void test_any_name_makes_the_same_set(void **state)
 {
 	static const char *const part[] = {
 		"norm=wide", "rope.decode=wide", "rms_norm=wide", "rope=ref", "norm.prefill=ref", "indexer=scoring",
-		"index_topk=lazy", "index_score.decode=wide", "indexer.prefill=wide", "index_topk.prefill=ref", "indexer=ref",
+		"index_topk=lazy", "index_score.decode=wide", "indexer.prefill=wide", "index_topk.prefill=ref",
+		"indexer=ref",
 		"indexer.decode=lazy", "attn=counting", "attention.decode=looking", "all=wide", "moe.prefill=failing",
 		"compress=ref", "index_topk.decode=scoring",
 	};
@@ -315,7 +319,8 @@ static void test_refusals(void **state)
 		{ "attention=", RC_INVALID, "FAMILY[.PHASE]=PLUGIN" },
 		{ "=ref", RC_INVALID, "FAMILY[.PHASE]=PLUGIN" },
 		{ "attentoin=ref", RC_INVALID, "gemm, norm, mhc, compress, indexer, attention, moe" },
-		{ "attentoin=ref", RC_INVALID, "moe, linear, rms_norm, rope, hc_pre, hc_post, hc_head, index_score, index_topk, attn" },
+		{ "attentoin=ref", RC_INVALID,
+		  "moe, linear, rms_norm, rope, hc_pre, hc_post, hc_head, index_score, index_topk, attn" },
 		{ "rope=counting", RC_KERNEL, "counting offers nothing for rope" },
 		{ "moe_experts.decode=failing", RC_KERNEL, "failing offers nothing for moe_experts.decode" },
 		{ "attention.warm=ref", RC_INVALID, "prefill, decode" },

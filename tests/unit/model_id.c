@@ -65,8 +65,8 @@ static int begin(void **state)
 	(void)state;
 	if (!mkdtemp(dir))
 		return -1;
-	buf_printf(&b, "cp -p '%s'/etc/tiny/*.json '%s'/etc/tiny/*.safetensors %s && chmod 600 %s/*", getenv("top_srcdir"),
-		getenv("top_srcdir"), dir, dir);
+	buf_printf(&b, "cp -p '%s'/etc/tiny/*.json '%s'/etc/tiny/*.safetensors %s && chmod 600 %s/*",
+		getenv("top_srcdir"), getenv("top_srcdir"), dir, dir);
 	snprintf(path, sizeof path, "%s/model-00002-of-00002.safetensors", dir);
 	if (system(buf_str(&b)) || stat(path, &before) || checkpoint_open(dir, CHECKPOINT_MAP, &ck, NULL))
 		return -1;

@@ -216,7 +216,8 @@ bool model_promise(struct model_world *w, struct model_run *r, int blocks)
 {
 	const struct model_entry *next = model_entry(w, &r->r.prompt, r->at + 1);
 	int held = r->end > r->at ? r->end - r->at : next && model_is_held(w, next);
-	size_t need = (r->last ? 0 : w->kit.state_bytes) + (blocks > held ? (size_t)(blocks - held) : 0) * w->kit.node_bytes;
+	size_t need = (r->last ? 0 : w->kit.state_bytes) +
+		(blocks > held ? (size_t)(blocks - held) : 0) * w->kit.node_bytes;
 
 	if (need <= r->promised)
 		return true;

@@ -13,7 +13,8 @@
 static struct dsv4_weight cost_weight(enum dsv4_wfmt fmt, bool f32_scale, int64_t rows, int64_t cols)
 {
 	return (struct dsv4_weight){ .size = sizeof(struct dsv4_weight), .fmt = (uint8_t)fmt,
-				     .sfmt = (uint8_t)case_matrix_sfmt(fmt, f32_scale), .rows = rows, .cols = cols, .data = "here" };
+				     .sfmt = (uint8_t)case_matrix_sfmt(fmt, f32_scale), .rows = rows, .cols = cols,
+				     .data = "here" };
 }
 
 /* All are whole numbers. */

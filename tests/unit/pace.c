@@ -65,7 +65,8 @@ static void it_begins_with_the_least(void **state)
 static void the_gap_is_filled_and_never_passed(void **state)
 {
 	static const struct machine machines[] = {
-		{ 0.05, 0, 0.001 }, { 0.05, 0.02, 0.0045 }, { 0.1, 0.1, 0.001 }, { 0.01, 0.001, 0.00001 }, { 0.12, 0.03, 0.003 },
+		{ 0.05, 0, 0.001 }, { 0.05, 0.02, 0.0045 }, { 0.1, 0.1, 0.001 }, { 0.01, 0.001, 0.00001 },
+		{ 0.12, 0.03, 0.003 },
 	};
 
 	(void)state;

@@ -170,7 +170,8 @@ static void text_and_json_agree(void **state)
 
 static void device_words(void **state)
 {
-	static const char *const bad[] = { "", "gpu", "cuda0", "cuda:", "cuda:-1", "cuda:1-", "cuda:3-1", "cuda:0,", "cuda:0,0",
+	static const char *const bad[] = { "", "gpu", "cuda0", "cuda:", "cuda:-1", "cuda:1-", "cuda:3-1", "cuda:0,",
+					   "cuda:0,0",
 					   "cuda:0-2,1", "cuda:64", "cuda:99999999999", "cuda:0x1", "cuda:0 ", "CPU" };
 	struct device_list l;
 	struct buf why = { 0 };

@@ -243,7 +243,8 @@ static void test_features_that_are_missing(void **state)
 	"{\"op\":\"" op "\",\"phases\":\"" phases "\",\"weights\":\"" weights "\",\"numerics\":\"" numerics \
 	"\",\"tag\":\"" tag "\"}"
 #define READS_(reads) \
-	"{\"op\":\"attn\",\"phases\":\"BOTH\",\"weights\":\"ANY\",\"numerics\":\"EXACT\",\"tag\":\"t\",\"reads\":\"" reads "\"}"
+	"{\"op\":\"attn\",\"phases\":\"BOTH\",\"weights\":\"ANY\",\"numerics\":\"EXACT\",\"tag\":\"t\"," \
+	"\"reads\":\"" reads "\"}"
 #define O OP_("attn", "BOTH", "ANY", "EXACT", "t")
 #define M(text) DSV4_FACTS_BEGIN text DSV4_FACTS_END
 #define T32 "abcdefghijklmnopqrstuvwxyz012345"

@@ -22,7 +22,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#define FACTS "[{\"abi\":\"1.0\",\"signature\":\"" DSV4_BUILD_SIGNATURE "\",\"name\":\"some-norm\",\"version\":\"1.2\"," \
+#define FACTS \
+	"[{\"abi\":\"1.0\",\"signature\":\"" DSV4_BUILD_SIGNATURE "\",\"name\":\"some-norm\",\"version\":\"1.2\"," \
 	"\"cpu\":\"\",\"gpu\":\"\"},{\"op\":\"rms_norm\",\"phases\":\"DECODE\",\"weights\":\"ANY\"," \
 	"\"numerics\":\"ORDER\",\"tag\":\"fp32\"}]"
 #define SOMEBODY 4242u

@@ -77,7 +77,8 @@ static void write_article(enum server kind, struct buf *out)
 	for (int i = 0; i < 40 && kind == LOOPS_LINE; i++)
 		buf_printf(out, "\nThe same line.\nw%d\n", i);
 	for (int i = 0; i < 4000 && kind == LOOPS_SLOWLY; i++)
-		buf_printf(out, "The %s moved on to chapter %d%s", i % 2 ? "system" : "monitor", i % 7, i % 5 ? " " : ".\n");
+		buf_printf(out, "The %s moved on to chapter %d%s", i % 2 ? "system" : "monitor", i % 7,
+			   i % 5 ? " " : ".\n");
 }
 
 static void answer(struct peer *p, json_t *body, struct buf *out)
@@ -111,8 +112,8 @@ static int chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, 
 	}
 	*ret_reply = json_pack("{s:s, s:[{s:s, s:{s:s, s:s, s:s}}], s:{s:i, s:i}}", "id", "chatcmpl-1", "choices",
 			       "finish_reason", "stop", "message", "role", "assistant", "content",
-			       thinking ? "" : buf_str(&out), "reasoning_content", thinking ? buf_str(&out) : "", "usage",
-			       "prompt_tokens", (int)strlen(last_user(body)) / 4, "completion_tokens", 2000);
+			       thinking ? "" : buf_str(&out), "reasoning_content", thinking ? buf_str(&out) : "",
+			       "usage", "prompt_tokens", (int)strlen(last_user(body)) / 4, "completion_tokens", 2000);
 	buf_fini(&out);
 	return 0;
 }

@@ -36,8 +36,8 @@ static void reply(struct probe_reply *r, int status, json_t *body)
 
 static void refuse(struct probe_reply *r, int status, const char *message)
 {
-	reply(r, status, json_pack("{s:{s:s, s:s, s:n, s:s}}", "error", "message", message, "type", "x", "param", "code",
-				   "y"));
+	reply(r, status, json_pack("{s:{s:s, s:s, s:n, s:s}}", "error", "message", message, "type", "x", "param",
+				   "code", "y"));
 }
 
 static json_t *head(const char *object)
@@ -59,17 +59,19 @@ static bool thinks(const struct server *s, json_t *body)
 
 static json_t *whole(const struct server *s, json_t *body)
 {
-	json_t *o = head("chat.completion"), *message = json_pack("{s:s, s:s}", "role", "assistant", "content", "Athens.");
+	json_t *o = head("chat.completion"),
+		*message = json_pack("{s:s, s:s}", "role", "assistant", "content", "Athens.");
 	bool calls = json_object_get(body, "tools") != NULL;
 
 	if (thinks(s, body))
 		json_object_set_new(message, "reasoning_content", json_string("I know."));
 	if (calls)
 		json_object_set_new(message, "tool_calls",
-				    json_pack("[{s:s, s:s, s:{s:s, s:s}}]", "id", "t", "type", "function", "function", "name",
-					      "get_weather", "arguments", "{\"city\":\"Berlin\"}"));
-	json_object_set_new(o, "choices", json_pack("[{s:i, s:o, s:s}]", "index", 0, "message", message, "finish_reason",
-						    calls ? "tool_calls" : "stop"));
+				    json_pack("[{s:s, s:s, s:{s:s, s:s}}]", "id", "t", "type", "function", "function",
+					      "name", "get_weather", "arguments", "{\"city\":\"Berlin\"}"));
+	json_object_set_new(o, "choices",
+			    json_pack("[{s:i, s:o, s:s}]", "index", 0, "message", message, "finish_reason",
+				      calls ? "tool_calls" : "stop"));
 	json_object_set_new(o, "usage", usage());
 	if (s->eaten)
 		json_object_set_new(json_object_get(o, "usage"), "completion_tokens_details",
@@ -103,8 +105,8 @@ static void stream(const struct server *s, json_t *body, const struct probe_requ
 	r->headers = json_pack("{s:s}", "content-type", "text/event-stream");
 	piece(q, "role", json_string("assistant"), NULL, 0.01);
 	if (json_object_get(body, "tools")) {
-		call = json_pack("[{s:i, s:s, s:s, s:{s:s, s:s}}]", "index", 0, "id", "t", "type", "function", "function", "name",
-				 "get_weather", "arguments", "{\"city\":\"Berlin\"}");
+		call = json_pack("[{s:i, s:s, s:s, s:{s:s, s:s}}]", "index", 0, "id", "t", "type", "function",
+				 "function", "name", "get_weather", "arguments", "{\"city\":\"Berlin\"}");
 		piece(q, "tool_calls", call, NULL, 0.02);
 		piece(q, "content", json_string(""), "tool_calls", 0.02);
 		return;
@@ -123,7 +125,8 @@ static int http(void *arg, const struct probe_request *q, struct probe_reply *re
 	if (s->gone)
 		return buf_why(why, -ECONNREFUSED, "nobody there");
 	if (!strcmp(q->path, "/models")) {
-		reply(ret_r, 200, json_pack("{s:s, s:[{s:s, s:i}]}", "object", "list", "data", "id", "m", "context_length", 4096));
+		reply(ret_r, 200,
+		      json_pack("{s:s, s:[{s:s, s:i}]}", "object", "list", "data", "id", "m", "context_length", 4096));
 		return 0;
 	}
 	body = json_loadb(q->body, q->len, 0, NULL);

@@ -41,7 +41,8 @@ static void add_word(struct buf *t, uint32_t letters, uint32_t longest)
 /* Few words of few letters: runs, and lines that come again; every kind of white space, and words that are numbers. */
 static void words(struct buf *t, size_t n)
 {
-	static const char *const space[] = { " ", " ", " ", "  ", "\t", "\n", "\n", "\r\n", "\n\n", "\v", "\f", "\n---\n" };
+	static const char *const space[] = { " ", " ", " ", "  ", "\t", "\n", "\n", "\r\n", "\n\n", "\v", "\f",
+					     "\n---\n" };
 	static const char *const number[] = { "1", "1.0", "01", "+1", "1e0", "0x1", "nan", "-0", "0" };
 
 	while (t->len < n) {
@@ -129,8 +130,8 @@ static void expect_the_same(const char *kind, const struct buf *t)
 	struct probe_figures f;
 
 	write_text(t);
-	buf_printf(&command, "LC_ALL=C awk -f '%s/ctl/probe/probe_text.awk' %s && gzip -6 -c <%s | wc -c", getenv("top_srcdir"),
-		   path, path);
+	buf_printf(&command, "LC_ALL=C awk -f '%s/ctl/probe/probe_text.awk' %s && gzip -6 -c <%s | wc -c",
+		   getenv("top_srcdir"), path, path);
 	run(buf_str(&command), &out);
 	probe_text_init(&text);
 	for (size_t i = 0, n; i < t->len; i += n) {
@@ -189,7 +190,8 @@ static void a_megabyte_too(void **state)
 
 static void short_texts_too(void **state)
 {
-	static const char *const text[] = { "\n", "\n\n", " ", "a", "a\n", "a\r\na\r\n", "\r", "a a\na", "\t", "-\n-\n" };
+	static const char *const text[] = { "\n", "\n\n", " ", "a", "a\n", "a\r\na\r\n", "\r", "a a\na", "\t",
+					    "-\n-\n" };
 
 	(void)state;
 	for (size_t i = 0; i < mem_countof(text); i++) {

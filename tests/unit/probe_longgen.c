@@ -50,14 +50,16 @@ static void topics(struct buf *out, size_t n)
 	size_t from = out->len;
 
 	for (int i = 0; out->len < from + n; i++)
-		buf_printf(out, "%s%s", topic[i % 3], i % 7 ? "" : (i / 7 % 2 ? "So it was.\n\n" : "Then it changed.\n\n"));
+		buf_printf(out, "%s%s", topic[i % 3],
+			   i % 7 ? "" : (i / 7 % 2 ? "So it was.\n\n" : "Then it changed.\n\n"));
 }
 
 static void make(enum kind kind, struct buf *out)
 {
 	if (kind == SENTENCE_LOOP || kind == CHINESE_LOOP || kind == MARKS_LOOP)
 		for (int i = 0; i < 40; i++)
-			buf_adds(out, kind == SENTENCE_LOOP ? "The system was then moved to another machine by its users. " :
+			buf_adds(out, kind == SENTENCE_LOOP ?
+				 "The system was then moved to another machine by its users. " :
 				 kind == CHINESE_LOOP ? "操作系统的历史很长，后来换了机器。" :
 				 "( ) [ ] { } - - - ( ) { } [ ] - - ( ( ) ) ; ; ; { ");
 	else if (kind != NOTHING && kind != LOOPED_ONCE)
@@ -100,11 +102,12 @@ static int chat(void *arg, json_t *body, probe_delta_f *delta, void *delta_arg, 
 	if (arguments.len)
 		json_array_append_new(calls, json_pack("{s:{s:s, s:s}}", "function", "name", "f", "arguments",
 						       buf_str(&arguments)));
-	message = json_pack("{s:s, s:s, s:s, s:o}", "role", "assistant", "content", buf_str(&content), "reasoning_content",
-			    buf_str(&reasoning), "tool_calls", calls);
-	*ret_reply = json_pack("{s:s, s:[{s:s, s:s, s:o}], s:{s:i, s:I}}", "id", "chatcmpl-1", "choices", "finish_reason",
-			       p->finish ? p->finish : "stop", "finish_detail", p->detail ? p->detail : "eos", "message",
-			       message, "usage", "prompt_tokens", 20, "completion_tokens", p->tokens);
+	message = json_pack("{s:s, s:s, s:s, s:o}", "role", "assistant", "content", buf_str(&content),
+			    "reasoning_content", buf_str(&reasoning), "tool_calls", calls);
+	*ret_reply = json_pack("{s:s, s:[{s:s, s:s, s:o}], s:{s:i, s:I}}", "id", "chatcmpl-1", "choices",
+			       "finish_reason",
+			       p->finish ? p->finish : "stop", "finish_detail", p->detail ? p->detail : "eos",
+			       "message", message, "usage", "prompt_tokens", 20, "completion_tokens", p->tokens);
 	buf_fini(&reasoning);
 	buf_fini(&content);
 	buf_fini(&arguments);
@@ -181,8 +184,10 @@ static void a_sentence_again_and_again_fails_in_a_short_run(void **state)
 static void a_usage_that_the_text_does_not_bear_out_is_inconclusive(void **state)
 {
 	(void)state;
-	expect((struct peer){ .content = SHORT, .tokens = 2000 }, PROBE_INCONCLUSIVE, "usage counts 2000 tokens, and 9");
-	expect((struct peer){ .content = SOUND, .tokens = 2000000000 }, PROBE_INCONCLUSIVE, "usage counts 2000000000 tokens");
+	expect((struct peer){ .content = SHORT, .tokens = 2000 }, PROBE_INCONCLUSIVE,
+	       "usage counts 2000 tokens, and 9");
+	expect((struct peer){ .content = SOUND, .tokens = 2000000000 }, PROBE_INCONCLUSIVE,
+	       "usage counts 2000000000 tokens");
 	expect((struct peer){ .content = SOUND, .tokens = 99999999999 }, PROBE_INCONCLUSIVE,
 	       "usage counts 99999999999 tokens");
 	expect((struct peer){ .content = SOUND, .tokens = -5 }, PROBE_INCONCLUSIVE, "usage counts -5 tokens");

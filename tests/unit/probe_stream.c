@@ -33,9 +33,11 @@ static int read_in(struct probe_stream *s, const char *text, size_t step, struct
 
 static void the_answer_is_the_same_however_it_is_cut(void **state)
 {
-	static const char text[] = ": a comment\r\n\r\nevent: x\n" ROLE CHUNK("{\"reasoning_content\":\"h\xc3\xa4\"}", "null")
+	static const char text[] = ": a comment\r\n\r\nevent: x\n" ROLE CHUNK("{\"reasoning_content\":\"h\xc3\xa4\"}",
+									      "null")
 		CHUNK("{\"reasoning\":\"m\"}", "null") CHUNK("{\"content\":\"\\u00e9\\n\"}", "null")
-		CHUNK("{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]}", "null")
+		CHUNK("{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]}",
+		      "null")
 		CHUNK("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"x\\\":\"}}]}", "null")
 		CHUNK("{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"1}\"}}]}", "null")
 		CHUNK("{}", "\"tool_calls\"") "data: {\"choices\":[],\"usage\":{\"completion_tokens\":7}}\n\n" DONE;
@@ -45,11 +47,12 @@ static void the_answer_is_the_same_however_it_is_cut(void **state)
 		struct probe_stream s;
 		struct buf why = { 0 };
 		json_t *reply, *expected = json_pack(
-			"{s:s, s:s, s:s, s:i, s:[{s:i, s:s, s:{s:s, s:s, s:s, s:[{s:s, s:s, s:{s:s, s:s}}]}}], s:{s:i}}",
+			"{s:s, s:s, s:s, s:i, s:[{s:i, s:s, s:{s:s, s:s, s:s, s:[{s:s, s:s, s:{s:s, s:s}}]}}], "
+			"s:{s:i}}",
 			"object", "chat.completion", "id", "c", "model", "m", "created", 1, "choices", "index", 0,
 			"finish_reason", "tool_calls", "message", "role", "assistant", "content", "\xc3\xa9\n",
-			"reasoning_content", "h\xc3\xa4m", "tool_calls", "id", "a", "type", "function", "function", "name",
-			"f", "arguments", "{\"x\":1}", "usage", "completion_tokens", 7);
+			"reasoning_content", "h\xc3\xa4m", "tool_calls", "id", "a", "type", "function", "function",
+			"name", "f", "arguments", "{\"x\":1}", "usage", "completion_tokens", 7);
 
 		assert_non_null(expected);
 		probe_stream_init(&s);

@@ -186,7 +186,8 @@ static void test_content_is_never_control(void **state)
 		struct buf *b = k ? &evil : &good;
 
 		buf_printf(b,
-			"[{\"role\":\"system\",\"content\":\"%s\",\"tools\":[{\"function\":{\"name\":\"%s\",\"%s\":\"%s\"}}],"
+			"[{\"role\":\"system\",\"content\":\"%s\","
+			"\"tools\":[{\"function\":{\"name\":\"%s\",\"%s\":\"%s\"}}],"
 			"\"response_format\":{\"%s\":\"%s\"}},", x, x, x, x, x, x);
 		buf_printf(b,
 			"{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]},{\"role\":\"assistant\","
@@ -194,7 +195,8 @@ static void test_content_is_never_control(void **state)
 		buf_printf(b, "\"tool_calls\":[{\"id\":\"%s\",\"function\":{\"name\":\"%s\",\"arguments\":"
 			"{\"%s\":\"%s\",\"o\":{\"%s\":\"%s\"}}}}]},", x, x, x, x, x, x);
 		buf_printf(b, "{\"role\":\"tool\",\"tool_call_id\":\"%s\",\"content\":[{\"type\":\"%s\"}]},"
-			"{\"role\":\"latest_reminder\",\"content\":\"%s\"},{\"role\":\"developer\",\"content\":\"%s\"}]", x, x, x, x);
+			"{\"role\":\"latest_reminder\",\"content\":\"%s\"},{\"role\":\"developer\",\"content\":\"%s\"}]",
+			x, x, x, x);
 	}
 	for (k = 0; k < 2; k++) {
 		json_t *messages = parse(buf_str(texts[k]));
@@ -251,27 +253,29 @@ static void test_forms_of_content(void **state)
 	struct prompt_options o = { 0 }, think = { .thinking = true };
 
 	(void)state;
-	expect("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}]", NULL, &o,
-		B U "a\n\nb" A "</think>");
+	expect("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}]",
+		NULL, &o, B U "a\n\nb" A "</think>");
 	expect("[{\"role\":\"user\",\"content\":[]}]", NULL, &o, B U A "</think>");
 	expect("[{\"role\":\"user\",\"content\":\"x\\u0000y\"}]", NULL, &o, B U "x");
-	expect("[{\"role\":\"system\",\"content\":null},{\"role\":\"user\",\"content\":\"a\",\"name\":\"bob\",\"zzz\":1}]", NULL, &o,
-		B U "a" A "</think>");
+	expect("[{\"role\":\"system\",\"content\":null},{\"role\":\"user\",\"content\":\"a\",\"name\":\"bob\",\"zzz\":1}]",
+		NULL, &o, B U "a" A "</think>");
 	/* Behaviour 77: a history without its reasoning, or with null, is accepted. */
-	expect("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null},"
-		"{\"role\":\"assistant\",\"content\":\"c\",\"reasoning\":\"r\"},{\"role\":\"user\",\"content\":\"d\"}]", NULL, &think,
-		B U "a" A "</think>b" E "c" E U "d" A "<think>");
+	expect("[{\"role\":\"user\",\"content\":\"a\"},"
+		"{\"role\":\"assistant\",\"content\":\"b\",\"reasoning_content\":null},"
+		"{\"role\":\"assistant\",\"content\":\"c\",\"reasoning\":\"r\"},{\"role\":\"user\",\"content\":\"d\"}]",
+		NULL, &think, B U "a" A "</think>b" E "c" E U "d" A "<think>");
 	expect("[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\"a\"}]", NULL, &o,
 		B U "d" U "a" A "</think>");
 	expect("[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\"a\"}]", NULL,
 		&think,
 		B U "a" A "<think>");
-	expect("[{\"role\":\"user\",\"content\":\"a\",\"task\":\"query\"},{\"role\":\"user\",\"content\":\"b\"}]", NULL, &o,
-		B U "a" U "b" A "</think>");
+	expect("[{\"role\":\"user\",\"content\":\"a\",\"task\":\"query\"},{\"role\":\"user\",\"content\":\"b\"}]", NULL,
+		&o, B U "a" U "b" A "</think>");
 }
 
 #define CALL(args) \
-	"[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":" args "}}]}]"
+	"[{\"role\":\"assistant\",\"content\":null," \
+	"\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":" args "}}]}]"
 #define CALLED(params) B "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n" params \
 	"\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>" E
 #define PARAM(name, string, value) \
@@ -288,8 +292,8 @@ static void test_forms_of_arguments(void **state)
 	expect(CALL("\"{bad\""), NULL, &o, CALLED(PARAM("arguments", "true", "{bad")));
 	expect(CALL("\"[1]\""), NULL, &o, CALLED(PARAM("arguments", "true", "[1]")));
 	expect(CALL("\"null\""), NULL, &o, CALLED(PARAM("arguments", "true", "null")));
-	expect(CALL("\"{\\\"a\\\":123456789012345678901234567890,\\\"b\\\":1e400,\\\"c\\\":NaN,\\\"d\\\":[-Infinity]}\""), NULL, &o,
-		CALLED(PARAM("a", "false", "123456789012345678901234567890") "\n" PARAM("b", "false",
+	expect(CALL("\"{\\\"a\\\":123456789012345678901234567890,\\\"b\\\":1e400,\\\"c\\\":NaN,\\\"d\\\":[-Infinity]}\""),
+		NULL, &o, CALLED(PARAM("a", "false", "123456789012345678901234567890") "\n" PARAM("b", "false",
 			"Infinity") "\n"
 		PARAM("c", "false", "NaN") "\n" PARAM("d", "false", "[-Infinity]")));
 	expect(CALL("\"{\\\"z\\\":1,\\\"a\\\":2,\\\"z\\\":3}\""), NULL, &o,
@@ -304,8 +308,8 @@ static void test_place_of_tools(void **state)
 	struct buf with = { 0 }, text = { 0 };
 
 	(void)state;
-	assert_int_equal(render("[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"a\"}]", tools, &o, &text,
-		NULL), 0);
+	assert_int_equal(render("[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"a\"}]",
+		tools, &o, &text, NULL), 0);
 	assert_int_equal(render("[{\"role\":\"system\",\"content\":\"S\",\"tools\":[{\"function\":{\"name\":\"f\"}}]},"
 		"{\"role\":\"user\",\"content\":\"a\"}]", NULL, &o, &with, NULL), 0);
 	assert_string_equal(buf_str(&text), buf_str(&with));
@@ -320,7 +324,8 @@ static void test_place_of_tools(void **state)
 
 static void test_dropping_reasoning(void **state)
 {
-	static const char history[] = "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\","
+	static const char history[] =
+		"[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\","
 		"\"reasoning_content\":\"r\"},{\"role\":\"user\",\"content\":\"c\"}]";
 	static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]";
 	struct prompt_options o = { .thinking = true };
@@ -343,7 +348,8 @@ static void test_where_completion_begins(void **state)
 {
 	static const struct { const char *messages; bool thinking; } cases[] = {
 		{ "[{\"role\":\"user\",\"content\":\"a<think>\"}]", true },
-		{ "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"<think>\",\"wo_eos\":true}]", false },
+		{ "[{\"role\":\"user\",\"content\":\"a\"},"
+		  "{\"role\":\"assistant\",\"content\":\"<think>\",\"wo_eos\":true}]", false },
 		{ "[{\"role\":\"user\",\"content\":\"a\",\"task\":\"title\"}]", false },
 	};
 	struct prompt_options o = { .thinking = true };
@@ -375,8 +381,8 @@ static void test_refusals_name_the_field(void **state)
 		{ "[{\"role\":\"user\",\"content\":null}]", NULL, "messages[0].content: " },
 		{ "[{\"role\":\"user\",\"content\":5}]", NULL, "messages[0].content: " },
 		{ "[{\"role\":\"user\",\"content\":[\"a\"]}]", NULL, "messages[0].content[0].type: " },
-		{ "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\"}]}]", NULL,
-			"messages[0].content[1].type: " },
+		{ "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\"}]}]",
+			NULL, "messages[0].content[1].type: " },
 		{ "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":7}]}]", NULL,
 			"messages[0].content[0].text: " },
 		{ "[{\"role\":\"developer\",\"content\":\"\"}]", NULL, "messages[0].content: " },

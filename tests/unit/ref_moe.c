@@ -427,8 +427,8 @@ static void test_nan_stays_with_its_token(void **state)
 	moe_fini(&m);
 }
 
-/* A token's bits with experts that are not here are those of a call for it alone with a list of those that are. Where that
- * list is empty, it is number 0 that weighs nothing. */
+/* A token's bits with experts that are not here are those of a call for it alone with a list of those that are. Where
+ * that list is empty, it is number 0 that weighs nothing. */
 static void moe_check_here(const struct moe_shape *s, uint32_t here)
 {
 	size_t dim = (size_t)s->dim;

@@ -43,7 +43,8 @@ static void rows16_check(int64_t rows, int64_t cols)
 		for (int64_t col = 0; col < wide; col++) {
 			bool in = row < rows && col < cols, scaled = row < rows && col / 32 < (cols + 31) / 32;
 
-			assert_int_equal(dsv4_rows16_code(p, cols, row, col), in ? rows16_native_code(&w, row, col) : 0);
+			assert_int_equal(dsv4_rows16_code(p, cols, row, col),
+					 in ? rows16_native_code(&w, row, col) : 0);
 			assert_int_equal(dsv4_rows16_scale(p, cols, row, col),
 					 scaled ? rows16_native_scale(&w, row, col) : 127);
 		}

@@ -191,12 +191,14 @@ static int32_t sampler_naive(const struct gen_sampling *set, const float *logits
 	return c[i].token;
 }
 
-/* Only a few of many candidates get sorted; that must not show. Every 64th logit is the same, so that there are ties. */
+/* Only a few of many candidates get sorted; that must not show. Every 64th logit is the same,
+ * so that there are ties. */
 static void filters_do_as_if_everything_was_sorted(void **state)
 {
 	static const struct gen_sampling filter[] = {
 		{ .top_k = 1, .top_p = 1 }, { .top_k = 40, .top_p = 1 }, { .top_k = 40, .top_p = 0.5f },
-		{ .top_k = 2000, .top_p = 0.99f, .min_p = 0.01f }, { .top_p = 0.9f }, { .top_p = 0.999f, .min_p = 1e-4f },
+		{ .top_k = 2000, .top_p = 0.99f, .min_p = 0.01f }, { .top_p = 0.9f },
+		{ .top_p = 0.999f, .min_p = 1e-4f },
 		{ .top_p = 1, .min_p = 0.05f }, { .top_p = 1, .min_p = 1e-30f }, { .top_k = LARGE, .top_p = 0.8f },
 	};
 	struct sampler_work *w;

@@ -4,7 +4,8 @@
 #ifndef TESTS_SANITIZED_H
 #define TESTS_SANITIZED_H
 
-/* Sanitized kernels are ten times slower: of a list of like cases every third runs there, all of them in a plain build. */
+/* Sanitized kernels are ten times slower: of a list of like cases every third runs there, all
+ * of them in a plain build. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define WARM_STEP 3
 #else

@@ -92,7 +92,8 @@ static double kit_number(json_t *schema, const char *key, double other)
 
 static bool kit_names(json_t *root, json_t *schema, json_t *value)
 {
-	json_t *patterns = json_object_get(schema, "patternProperties"), *names = json_object_get(schema, "propertyNames");
+	json_t *patterns = json_object_get(schema, "patternProperties"),
+		*names = json_object_get(schema, "propertyNames");
 	double n = (double)json_object_size(value);
 	const char *name, *pattern;
 	json_t *member, *its, *string;
@@ -254,7 +255,8 @@ static const char *const kit_leaves[] = {
 	"{'type':'integer','multipleOf':7,'minimum':-50,'maximum':1000}", "{'type':'number','multipleOf':0.25}",
 	"{'type':'number','exclusiveMinimum':1e-7,'maximum':1e-3}", "{'type':'number','multipleOf':0.6,'minimum':-1.5}",
 	"{'type':'object','patternProperties':{'^[a-z]+$':{'type':'integer'}},'maxProperties':2}",
-	"{'type':'object','propertyNames':{'enum':['p','q']},'additionalProperties':{'type':'boolean'},'minProperties':1}",
+	"{'type':'object','propertyNames':{'enum':['p','q']},'additionalProperties':{'type':'boolean'},"
+	"'minProperties':1}",
 	"{'type':'array','uniqueItems':true,'items':{'enum':['a','b',1]},'minItems':1}",
 	"{'$ref':'#/$defs/leaf'}", "{}", "true", "{'type':'string','enum':['é\\\\','a\\tb','<']}",
 };

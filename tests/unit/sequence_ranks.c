@@ -18,7 +18,8 @@ static struct sequence_layout layout[N_RANK];
 
 static int setup(void **state)
 {
-	struct model_config c = { .n_layers = 2, .head_dim = 8, .index_dim = 4, .window = 64, .compress_ratio = { 4, 128 } };
+	struct model_config c = { .n_layers = 2, .head_dim = 8, .index_dim = 4, .window = 64,
+				  .compress_ratio = { 4, 128 } };
 
 	(void)state;
 	for (int i = 0; i < N_RANK; i++)

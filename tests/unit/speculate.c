@@ -42,8 +42,10 @@ static void run(struct fixture *f, struct sequence *s, const int32_t *token, int
 {
 	const struct forward_tap tap = { .arg = f, .streams = see_streams };
 	const struct forward_item item = { s, token, n, n };
-	const struct forward_batch b = { .kset = f->k.ref, .numerics = &f->k.native, .item = &item, .n_item = 1, .tap = &tap,
-					 .phase = drafts ? DSV4_DECODE : DSV4_PREFILL, .logits = logits, .drafts = drafts };
+	const struct forward_batch b = { .kset = f->k.ref, .numerics = &f->k.native, .item = &item, .n_item = 1,
+					 .tap = &tap,
+					 .phase = drafts ? DSV4_DECODE : DSV4_PREFILL, .logits = logits,
+					 .drafts = drafts };
 
 	if (forward_run(f->k.forward, &b, &f->k.why) < 0)
 		fail_msg("%s", buf_str(&f->k.why));
@@ -53,8 +55,8 @@ static void run_draft(struct fixture *f, struct sequence *s, const int32_t *next
 {
 	const struct forward_tap tap = { .arg = f, .streams = see_streams };
 	const struct mtp_item item = { s, f->streams, next, n, n };
-	const struct mtp_batch b = { .kset = f->k.ref, .numerics = &f->k.native, .item = &item, .n_item = 1, .tap = &tap,
-				     .phase = DSV4_DECODE, .logits = logits, .ahead = ahead };
+	const struct mtp_batch b = { .kset = f->k.ref, .numerics = &f->k.native, .item = &item, .n_item = 1,
+				     .tap = &tap, .phase = DSV4_DECODE, .logits = logits, .ahead = ahead };
 
 	if (mtp_run(f->k.forward, &b, &f->k.why) < 0)
 		fail_msg("%s", buf_str(&f->k.why));
@@ -154,7 +156,8 @@ static int guess(const struct fixture *f, uint32_t *x, int64_t pos, int n, unsig
 	for (int i = 0; i < n; i++) {
 		bool ok = i == 0 || next_random(x) % 8 < right;
 
-		token[i] = ok ? f->token[pos + i] : (f->token[pos + i] + 1 + (int32_t)(next_random(x) % 2000)) % (int32_t)f->vocab;
+		token[i] = ok ? f->token[pos + i] :
+			(f->token[pos + i] + 1 + (int32_t)(next_random(x) % 2000)) % (int32_t)f->vocab;
 		if (stand == i && token[i] == f->token[pos + i])
 			stand++;
 	}

@@ -65,7 +65,8 @@ static void test_a_long_text_is_told_while_it_comes(void **state)
 static void test_tokens_that_hold_text(void **state)
 {
 	struct buf held = { 0 }, mark = { 0 }, text = { 0 };
-	static const char *const foreign[] = { "", "EqQBCkYIBxgCKkD", "dsv4.text.?", "dsv4.text.aG", "dsv4.mark.00", "dsv4" };
+	static const char *const foreign[] = { "", "EqQBCkYIBxgCKkD", "dsv4.text.?", "dsv4.text.aG", "dsv4.mark.00",
+					       "dsv4" };
 
 	(void)state;
 	opaque_hold(&held, "h\0m", 3);

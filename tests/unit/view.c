@@ -75,7 +75,8 @@ static void the_reason_stands_before_any_figure(void **state)
 	const char *why;
 
 	(void)state;
-	buf_adds(&json, "{\"results\": [{\"name\": \"numerics\", \"verdict\": \"fail\", \"why\": \"because\", \"figures\": {");
+	buf_adds(&json,
+		 "{\"results\": [{\"name\": \"numerics\", \"verdict\": \"fail\", \"why\": \"because\", \"figures\": {");
 	for (int i = 0; i < 86; i++)
 		buf_printf(&json, "%s\"layer_%d\": 0.123456", i ? "," : "", i);
 	buf_adds(&json, "}}]}");

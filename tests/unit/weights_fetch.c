@@ -17,7 +17,8 @@
 static size_t present(const void *data, size_t bytes, size_t *ret_of)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)data + page - 1) / page * page;
-	size_t n = ((uintptr_t)data + bytes) / page * page <= begin ? 0 : (((uintptr_t)data + bytes) / page * page - begin) / page;
+	size_t n = ((uintptr_t)data + bytes) / page * page <= begin ? 0 :
+		(((uintptr_t)data + bytes) / page * page - begin) / page;
 	unsigned char *in = mem_new(n + 1);
 	size_t there = 0;
 

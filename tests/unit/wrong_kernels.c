@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * wrong_kernels.c - kernels that each do one thing wrong: the cases of linear, attn, moe_route, moe_experts and sum find
- * every one of them, also in a quick check.
+ * wrong_kernels.c - kernels that each do one thing wrong: the cases of linear, attn, moe_route, moe_experts and sum
+ * find every one of them, also in a quick check.
  * Threads: those of the check library. Locks: none.
  *
  * Each is ref with other arguments, or with its result changed. */
