@@ -99,7 +99,7 @@ FAST void cusim_access_word(const struct cusim_page *page, struct cusim_word *w,
 		if (SELDOM(odds))
 			cusim_access_race(p, how, odds, "read", &w->r, pc);
 	}
-	cusim_access_set(&w->w, bytes, how == CUSIM_ATOMIC ? CUSIM_BY_ATOMIC : 0);
+	cusim_access_set(&w->w, bytes, cusim_now.late | (how == CUSIM_ATOMIC ? CUSIM_BY_ATOMIC : 0));
 }
 
 /* ---- bounds ---- */
@@ -193,7 +193,7 @@ FAST bool cusim_access_plain(uintptr_t p, size_t n, enum cusim_access how)
 		page->written[at / 64] |= bits;
 	for (size_t i = 0; i < (n + 3) / 4; i++) {
 		if (how == CUSIM_WRITE)
-			cusim_access_set(&w[i].w, bytes, 0);
+			cusim_access_set(&w[i].w, bytes, cusim_now.late);
 		else if (w[i].r.epoch < since)
 			cusim_access_set(&w[i].r, bytes, 0);
 		else

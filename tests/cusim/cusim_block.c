@@ -4,6 +4,7 @@
 #include "tests/cusim/cusim_priv.h"
 #include "tests/cusim/cusim_fibre.h"
 #include "tests/cusim/cusim_ops.h"
+#include "tests/cusim/cusim_page.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ static inline void cusim_block_become(uint32_t i)
 
 	cusim_now.stack = cusim_fibre_stack(i);
 	cusim_now.thread = i;
+	cusim_now.late = cusim_tensor_published[i] == cusim_now.stamp.epoch ? CUSIM_BY_LATE : 0;
 	threadIdx = (struct cusim_dim){ lane->idx[0], lane->idx[1], lane->idx[2] };
 }
 
@@ -276,6 +278,7 @@ static bool cusim_block_wake(void)
 static void cusim_block_epoch(void)
 {
 	cusim_now.stamp.epoch = cusim_now.since[1] = ++cusim_block.epoch;
+	cusim_now.late = 0;
 }
 
 static void cusim_block_release(void)

@@ -18,6 +18,7 @@
 #define CUSIM_WHO_BYTES(who) ((who) >> 10 & 15u)
 #define CUSIM_WHO_FLAGS 0xc000u
 #define CUSIM_BY_ATOMIC 0x4000u    /* of a writer */
+#define CUSIM_BY_LATE 0x8000u      /* of a writer that had published before, in this epoch */
 #define CUSIM_BY_LANES 0x4000u     /* of readers: several lanes of a warp, several warps, several blocks */
 #define CUSIM_BY_WARPS 0x8000u
 #define CUSIM_BY_BLOCKS 0xc000u

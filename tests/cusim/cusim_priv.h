@@ -33,6 +33,7 @@ struct cusim_now {
 	uint32_t since[2];
 	uint32_t block_epoch;       /* the first of this block */
 	uint32_t thread;            /* its number in the block */
+	uint16_t late;              /* CUSIM_BY_LATE, once it has published in this epoch; else 0 */
 	uint8_t strangers;          /* as cusim_page.owner: all devices but the running one */
 };
 extern struct cusim_now cusim_now;
@@ -100,6 +101,8 @@ void cusim_tensor_begin(void);            /* a block */
 void cusim_tensor_end(void);              /* all of its threads have ended */
 void cusim_tensor_met(uint32_t n_thread); /* in tensor_sync() */
 void cusim_tensor_warp(struct cusim_lane *warp); /* all lanes have arrived with a TENSOR operation */
+/* The last epoch in which each thread published what it wrote. */
+extern uint32_t cusim_tensor_published[CUSIM_MAX_THREADS];
 /* Has the phase ended, or need it only be waited for? */
 bool cusim_tensor_goes_on(const void *barrier, int phase);
 

@@ -14,6 +14,7 @@
 #define CUSIM_TENSOR_WINDOW (1u << 18) /* shared memory that a descriptor's address reaches */
 
 struct cusim_tensor_cell cusim_tensor_memory[CUSIM_TENSOR_LANES][CUSIM_TENSOR_COLUMNS];
+uint32_t cusim_tensor_published[CUSIM_MAX_THREADS];
 
 /* An mbarrier for one arrival. */
 struct cusim_tensor_barrier {
@@ -32,7 +33,7 @@ static struct {
 	uint32_t n_barrier;
 	struct cusim_tensor_barrier barrier[CUSIM_TENSOR_BARRIERS];
 	uint32_t seen[CUSIM_MAX_THREADS];      /* operations that each thread knows to be over */
-	uint32_t published[CUSIM_MAX_THREADS]; /* the last epoch in which it published what it wrote */
+	uint32_t again[CUSIM_MAX_THREADS];     /* the last epoch in which it published a second time */
 } cusim_tensor;
 
 void cusim_tensor_wrong(const void *pc, int kind, const char *fmt, ...)
@@ -70,7 +71,6 @@ void cusim_tensor_begin(void)
 	cusim_tensor.used = cusim_tensor.asked = false;
 	cusim_tensor.n_column = cusim_tensor.n_started = cusim_tensor.n_ended = cusim_tensor.n_barrier = 0;
 	memset(cusim_tensor.seen, 0, sizeof cusim_tensor.seen);
-	memset(cusim_tensor.published, 0, sizeof cusim_tensor.published);
 }
 
 void cusim_tensor_end(void)
@@ -194,8 +194,23 @@ uint32_t cusim_tensor_address(const void *shared)
 
 void cusim_tensor_publish(void)
 {
+	uint32_t thread = cusim_now.thread, epoch = cusim_now.stamp.epoch;
+
 	cusim_tensor.used = true;
-	cusim_tensor.published[cusim_now.thread] = cusim_now.stamp.epoch;
+	if (cusim_tensor_published[thread] == epoch)
+		cusim_tensor.again[thread] = epoch;
+	cusim_tensor_published[thread] = epoch;
+	cusim_now.late = CUSIM_BY_LATE;
+}
+
+/* Did its writer publish afterwards? */
+static bool cusim_tensor_public(const struct cusim_stamp *w)
+{
+	uint32_t thread = w->who & CUSIM_WHO_THREAD, last = cusim_tensor_published[thread];
+
+	if (last != w->epoch)
+		return last > w->epoch;
+	return !(w->who & CUSIM_BY_LATE) || cusim_tensor.again[thread] == w->epoch;
 }
 
 /* Who wrote it must have published it since, and met the running thread. */
@@ -209,7 +224,7 @@ static void cusim_tensor_word(uintptr_t p, const void *pc)
 	bool met = w.epoch != cusim_now.stamp.epoch || thread == cusim_now.thread;
 	char where[160];
 
-	if (there && met && (w.epoch < cusim_now.block_epoch || cusim_tensor.published[thread] >= w.epoch))
+	if (there && met && (w.epoch < cusim_now.block_epoch || cusim_tensor_public(&w)))
 		return;
 	cusim_memory_where(p, where, sizeof where);
 	if (!there)
@@ -246,6 +261,13 @@ static struct cusim_tensor_op *cusim_tensor_next(const void *pc)
 	op->pc = pc;
 	op->thread = cusim_now.thread;
 	return op;
+}
+
+const struct cusim_tensor_op *cusim_tensor_under_way(uint32_t i)
+{
+	uint32_t number = cusim_tensor.n_ended + 1 + i;
+
+	return number <= cusim_tensor.n_started ? &cusim_tensor.op[number % CUSIM_TENSOR_OPS] : NULL;
 }
 
 static void cusim_tensor_start(struct cusim_tensor_op *op)

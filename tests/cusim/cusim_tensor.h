@@ -39,6 +39,8 @@ struct cusim_tensor_cell *cusim_tensor_cell(uint32_t lane, uint32_t column, cons
 /* One line, and the end of the block. */
 void cusim_tensor_wrong(const void *pc, int kind, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 3, 4)));
+/* The i-th of what was started and is not over, or NULL. */
+const struct cusim_tensor_op *cusim_tensor_under_way(uint32_t i);
 /* n bytes of shared memory as tensor cores read them; check: they are there, written, published, and nobody's else. */
 void cusim_tensor_read(uint32_t address, void *to, size_t n, const void *pc, bool check);
 

@@ -115,11 +115,29 @@ static void cusim_tensor_how_check(const struct cusim_tensor_op *op)
 				   op->scale_b);
 }
 
+static bool cusim_tensor_meet(uint32_t at, uint32_t n, uint32_t other, uint32_t n_other)
+{
+	return at < other + n_other && other < at + n;
+}
+
+/* A product waits for the copies and products before it; a copy waits for nothing. */
+static void cusim_tensor_copy_check(const struct cusim_tensor_op *op)
+{
+	const struct cusim_tensor_op *p;
+
+	for (uint32_t i = 0; (p = cusim_tensor_under_way(i)); i++)
+		if (p->b && (cusim_tensor_meet(op->to, 4, p->scale_a, CUSIM_TENSOR_ROWS / 32) ||
+			     cusim_tensor_meet(op->to, 4, p->scale_b, (cusim_tensor_n(p) + 31) / 32) ||
+			     cusim_tensor_meet(op->to, 4, p->to & 0xffff, cusim_tensor_n(p))))
+			cusim_tensor_wrong(op->pc, 53, "scales to column %u, which a product under way uses", op->to);
+}
+
 static void cusim_tensor_begin_copy(const struct cusim_tensor_op *op, uint32_t number)
 {
 	cusim_tensor_matrix_check(op->a, op->pc);
 	if (op->to % 4 || op->to >> 16)
 		cusim_tensor_wrong(op->pc, 53, "scales to %#x, no multiple of 4 columns in lane 0", op->to);
+	cusim_tensor_copy_check(op);
 	for (uint32_t lane = 0; lane < CUSIM_TENSOR_LANES; lane++)
 		for (uint32_t c = 0; c < 4; c++)
 			cusim_tensor_cell(lane, op->to + c, op->pc)->by = number;

@@ -72,7 +72,9 @@ static inline unsigned selftest_scale(unsigned i) { return 120 + i * 3 % 17; } /
 	OP(tensor_added, 1, 128, 0, "adds to what nobody wrote, lane 0, column 32") \
 	OP(tensor_uncommitted, 1, 128, 0, "for tensor cores, to which nobody committed") \
 	OP(tensor_freed, 1, 128, 0, "tcgen05.dealloc at line") \
-	OP(tensor_two, 1, 128, 0, "thread 32: gives tensor cores work beside thread 0")
+	OP(tensor_two, 1, 128, 0, "thread 32: gives tensor cores work beside thread 0") \
+	OP(tensor_late, 1, 128, 0, ", which thread 0 wrote and did not publish") \
+	OP(tensor_reused, 1, 128, 0, "scales to column 40, which a product under way uses")
 
 /* Codes and scales of product i of theirs: e2m1, e4m3 below 16, e8m0 about 1. */
 #define SELFTEST_A(i, row, k) ((uint8_t)(((row) * 5 + (k) * 3 + (i) * 7) % 16))

@@ -6,7 +6,7 @@
 
 enum tensor_test_wrong {
 	RIGHT, MET, UNFENCED, UNPUBLISHED, UNMET, UNWAITED, COLUMNS, UNFREED, UNWRITTEN, EARLY, BITS, MATRIX, LANES,
-	BEYOND, UNSCALED, ADDED, UNCOMMITTED, FREED, TWO
+	BEYOND, UNSCALED, ADDED, UNCOMMITTED, FREED, TWO, LATE, REUSED
 };
 
 #define TEST_N 8
@@ -52,6 +52,8 @@ template <int WRONG> __device__ static void tensor_test_start(tensor_test &s)
 			   tensor_matrix(s.b[i], TENSOR_CORE, 2 * TENSOR_CORE),
 			   tensor_how(n, i) | (WRONG == BITS ? 1u << 31 : 0), at + TEST_SCALE_A, at + TEST_SCALE_B,
 			   WRONG == ADDED || i > 0);
+	if (WRONG == REUSED)
+		tensor_scales(at + TEST_SCALE_A, tensor_matrix(s.scale_a, 0, TENSOR_CORE));
 	if (WRONG != UNCOMMITTED)
 		tensor_commit(&s.done);
 }
@@ -66,8 +68,10 @@ template <int WRONG> __device__ static void tensor_test_run(const selftest_args 
 	if (threadIdx.x == 0)
 		tensor_barrier(&s.done);
 	tensor_sync();
+	if (WRONG == LATE || WRONG == MET)
+		tensor_publish();
 	tensor_test_fill(s, threadIdx.x);
-	if (WRONG != UNPUBLISHED)
+	if (WRONG != UNPUBLISHED && WRONG != LATE)
 		tensor_publish();
 	if (WRONG != UNMET)
 		tensor_sync();
@@ -119,3 +123,5 @@ TENSOR_TEST(tensor_added, ADDED)
 TENSOR_TEST(tensor_uncommitted, UNCOMMITTED)
 TENSOR_TEST(tensor_freed, FREED)
 TENSOR_TEST(tensor_two, TWO)
+TENSOR_TEST(tensor_late, LATE)
+TENSOR_TEST(tensor_reused, REUSED)
