@@ -9,12 +9,14 @@
 #include "daemon/kernels/trial_shape.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
+#include "engine/device/ranks.h"
 #include "engine/engine.h"
 
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Flags that set a configuration key, and the others: MAIN_FLAG(name, key or -1, argument, text). */
 #define MAIN_FLAGS \
@@ -185,6 +187,15 @@ static int main_plan(const struct main_args *a)
 	return r;
 }
 
+static int main_run(const struct daemon_flags *f)
+{
+	int r = daemon_run(f);
+
+	if (ranks_hung())
+		_exit(r);
+	return r;
+}
+
 int main(int argc, char **argv)
 {
 	struct main_args a = { 0 };
@@ -212,5 +223,5 @@ int main(int argc, char **argv)
 	if (a.test)
 		return main_test(&a);
 	journal_use();
-	return daemon_run(&a.flags);
+	return main_run(&a.flags);
 }

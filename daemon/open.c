@@ -85,7 +85,7 @@ static void open_run(struct ops_job *j)
 	};
 
 	manager_progress(&o->daemon->manager, "opening the device");
-	o->rc = ranks_open(conf_text(c, CONF_device), &o->ranks, &o->why);
+	o->rc = ranks_open(conf_text(c, CONF_device), (int)conf_int(c, CONF_nccl_timeout), &o->ranks, &o->why);
 	e.ranks = o->ranks;
 	manager_progress(&o->daemon->manager, "computing the golden digest");
 	o->rc = o->rc ? o->rc : exactness_golden(o->ranks, &o->why);

@@ -158,6 +158,8 @@ int device_measure(struct device *d, struct buf *why)
 	int rc;
 
 	device_enter(d);
+	device_memory_trim(d);
+	must(atomic_load(&d->taken) == 0);
 	rc = d->cu->mem_info(&free_bytes, &total);
 	if (rc) {
 		(void)device_result(d, rc, "no memory", why);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * device.h - where a model's numbers live and its ops run: the CPU's memory, or one GPU's.
- * Threads: any, but for open, close and keeping weights: one. Lock: a leaf, as malloc's.
+ * Threads: any, but for open and close: one, and keeping weights: one per device. Lock: a leaf, as malloc's.
  *
  * A device has memory, weights and loaded code; what drives it is a queue (queue.h).
  *

@@ -18,7 +18,7 @@ static bool device_take(struct device *d, uint64_t bytes)
 	unsigned long long was = atomic_load(&d->taken);
 
 	do {
-		if (bytes > d->usable - was)
+		if (was > d->usable || bytes > d->usable - was)
 			return false;
 	} while (!atomic_compare_exchange_weak(&d->taken, &was, was + bytes));
 	return true;
@@ -242,10 +242,17 @@ void device_memory_init(struct device *d)
 	must_zero(pthread_mutex_init(&d->memory.mutex, NULL));
 }
 
+void device_memory_trim(struct device *d)
+{
+	must_zero(pthread_mutex_lock(&d->memory.mutex));
+	(void)device_slabs_trim(d);
+	must_zero(pthread_mutex_unlock(&d->memory.mutex));
+}
+
 void device_memory_fini(struct device *d)
 {
 	must(d->memory.bytes == 0);
 	if (d->context)
-		(void)device_slabs_trim(d);
+		device_memory_trim(d);
 	must_zero(pthread_mutex_destroy(&d->memory.mutex));
 }

@@ -99,7 +99,7 @@ struct device {
 
 /* The driver knows which device the calling thread means. */
 void device_enter(const struct device *d);
-/* What is free now is what it may use: before anything is taken. RC_UNAVAILABLE. */
+/* What is free now is what it may use: nothing of it is in use. RC_UNAVAILABLE. */
 int device_measure(struct device *d, struct buf *why);
 /* 0, -ENOMEM, or RC_DEVICE for what the device does not recover from; why gets what and the driver's words. */
 int device_result(struct device *d, int rc, const char *what, struct buf *why);
@@ -115,6 +115,8 @@ int device_plain_alloc(struct device *d, uint64_t *ret_p, size_t bytes);
 void device_plain_drop(struct device *d, uint64_t p, size_t bytes);
 
 void device_memory_init(struct device *d);
+/* What is not in use goes back to the driver. */
+void device_memory_trim(struct device *d);
 void device_memory_fini(struct device *d);
 void device_weights_fini(struct device *d);
 void device_code_init(struct device *d);

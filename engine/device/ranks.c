@@ -64,7 +64,7 @@ static int ranks_alike(const struct ranks *r, struct buf *why)
 	return 0;
 }
 
-static int ranks_open_gpus(struct ranks *r, const struct device_list *l, struct buf *why)
+static int ranks_open_gpus(struct ranks *r, const struct device_list *l, int seconds, struct buf *why)
 {
 	int rc = 0;
 
@@ -75,10 +75,10 @@ static int ranks_open_gpus(struct ranks *r, const struct device_list *l, struct 
 		rc = device_open(name, &r->place[i].device, why);
 	}
 	rc = rc || r->n == 1 ? rc : ranks_alike(r, why);
-	return rc || r->n == 1 ? rc : ranks_nccl_open(r, why);
+	return rc || r->n == 1 ? rc : ranks_nccl_open(r, seconds, why);
 }
 
-int ranks_open(const char *names, struct ranks **ret_r, struct buf *why)
+int ranks_open(const char *names, int seconds, struct ranks **ret_r, struct buf *why)
 {
 	struct device_list l;
 	struct ranks *r;
@@ -91,11 +91,11 @@ int ranks_open(const char *names, struct ranks **ret_r, struct buf *why)
 		return 0;
 	}
 	r = ranks_new(l.n);
-	rc = ranks_open_gpus(r, &l, why);
-	if (rc)
-		ranks_close(&r);
-	else
+	rc = ranks_open_gpus(r, &l, seconds, why);
+	if (rc == 0)
 		*ret_r = r;
+	else if (!r->hung)
+		ranks_close(&r);
 	return rc;
 }
 
@@ -121,6 +121,7 @@ void ranks_close(struct ranks **pr)
 	must_zero(pthread_cond_destroy(&r->all_here));
 	must_zero(pthread_cond_destroy(&r->pass_over));
 	lock_fini(&r->lock);
+	buf_fini(&r->connect_why);
 	free(r->place);
 	free(r);
 }

@@ -12,7 +12,7 @@
  *
  * When one breaks (device_broken()) so do all, and their waits end with RC_DEVICE; the words name the first. The same
  * comes of an error of NCCL, and of a captured step that one cannot launch. Not ended is a call into NCCL itself that
- * waits; none does once the first gather, which opening makes, has connected the GPUs. */
+ * waits: none does once the first gather, which opening makes by a deadline, has connected the GPUs. */
 #ifndef ENGINE_RANKS_H
 #define ENGINE_RANKS_H
 
@@ -20,13 +20,18 @@
 #include "engine/device/device.h"
 #include "engine/device/queue.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct ranks;
 
 /* What device_list.h reads: one device, or GPUs. RC_INVALID for other words; RC_UNAVAILABLE: no NCCL for several, they are
- * not of one compute capability, or cannot gather; else as device_open(). One alone needs no NCCL. */
-int ranks_open(const char *names, struct ranks **ret_r, struct buf *why);
+ * not of one compute capability, cannot gather, or were not connected within so many seconds; else as device_open(). One
+ * alone needs no NCCL. */
+int ranks_open(const char *names, int seconds, struct ranks **ret_r, struct buf *why);
+/* Has that time passed once? Then a thread waits in NCCL for ever, nothing of those GPUs was freed, and what libraries do
+ * when a program returns may wait for it: leave by _exit(). */
+bool ranks_hung(void);
 /* n >= 1 that are all device_cpu(). */
 struct ranks *ranks_cpu(int n);
 /* Nothing of its devices is in use, no queue is left: NCCL would wait for a graph that gathers. NULL is fine. */

@@ -49,18 +49,26 @@ static void *ranks_ender(void *arg)
 }
 
 /* Signals are the main thread's. */
-static int ranks_start_enders(struct ranks *r)
+static int ranks_thread(pthread_t *t, void *(*run)(void *arg), void *arg)
 {
 	sigset_t all, old;
-	int rc = 0;
+	int rc;
 
 	sigfillset(&all);
 	must_zero(pthread_sigmask(SIG_SETMASK, &all, &old));
+	rc = -pthread_create(t, NULL, run, arg);
+	must_zero(pthread_sigmask(SIG_SETMASK, &old, NULL));
+	return rc;
+}
+
+static int ranks_start_enders(struct ranks *r)
+{
+	int rc = 0;
+
 	while (r->n_ender < r->n && rc == 0) {
-		rc = -pthread_create(&r->place[r->n_ender].ender, NULL, ranks_ender, &r->place[r->n_ender]);
+		rc = ranks_thread(&r->place[r->n_ender].ender, ranks_ender, &r->place[r->n_ender]);
 		r->n_ender += rc == 0;
 	}
-	must_zero(pthread_sigmask(SIG_SETMASK, &old, NULL));
 	return rc;
 }
 
@@ -255,7 +263,60 @@ static int ranks_nccl_first(struct ranks *r, struct buf *why)
 	return rc ? RC_UNAVAILABLE : 0;
 }
 
-int ranks_nccl_open(struct ranks *r, struct buf *why)
+static void *ranks_connector(void *arg)
+{
+	struct ranks *r = arg;
+	int rc = ranks_nccl_init(r, &r->connect_why);
+
+	rc = rc ? rc : ranks_nccl_first(r, &r->connect_why);
+	lock_take(&r->lock);
+	r->connect_rc = rc;
+	r->connected = true;
+	must_zero(pthread_cond_broadcast(&r->all_here));
+	lock_drop(&r->lock);
+	return NULL;
+}
+
+static atomic_bool ranks_any_hung;
+
+bool ranks_hung(void)
+{
+	return atomic_load(&ranks_any_hung);
+}
+
+/* NCCL waits for a peer as long as it takes, and does not let go. */
+static bool ranks_connected(struct ranks *r, int seconds)
+{
+	long long end = clock_ms() + seconds * 1000LL, now;
+	bool in_time;
+
+	lock_take(&r->lock);
+	while (!r->connected && (now = clock_ms()) < end)
+		(void)lock_wait(&r->lock, &r->all_here, (long)(end - now));
+	in_time = r->connected;
+	r->hung = !in_time;
+	lock_drop(&r->lock);
+	return in_time;
+}
+
+static int ranks_connect(struct ranks *r, int seconds, struct buf *why)
+{
+	pthread_t t;
+	int rc = ranks_thread(&t, ranks_connector, r);
+
+	if (rc)
+		return buf_why(why, rc, "no thread for NCCL");
+	if (!ranks_connected(r, seconds)) {
+		must_zero(pthread_detach(t));
+		atomic_store(&ranks_any_hung, true);
+		return buf_why(why, RC_UNAVAILABLE, "%s and %d more: NCCL has not connected them within %d s", r->place[0].device->name,
+			       r->n - 1, seconds);
+	}
+	must_zero(pthread_join(t, NULL));
+	return r->connect_rc ? buf_why(why, r->connect_rc, "%s", buf_str(&r->connect_why)) : 0;
+}
+
+int ranks_nccl_open(struct ranks *r, int seconds, struct buf *why)
 {
 	int rc = nccl_library(&r->nccl, why);
 
@@ -264,8 +325,7 @@ int ranks_nccl_open(struct ranks *r, struct buf *why)
 	rc = ranks_start_enders(r);
 	if (rc)
 		return buf_why(why, rc, "no threads for NCCL");
-	rc = ranks_nccl_init(r, why);
-	rc = rc ? rc : ranks_nccl_first(r, why);
+	rc = ranks_connect(r, seconds, why);
 	for (int i = 0; i < r->n && rc == 0; i++)
 		rc = device_measure(r->place[i].device, why); /* NCCL has taken memory of its own */
 	return rc;

@@ -38,6 +38,9 @@ struct ranks {
 	uint64_t ticket, serving;       /* of passes: given out, and whose turn it is */
 
 	const struct nccl_library *nccl; /* NULL: the CPU's memory, or one rank */
+	bool connected, hung;           /* under the lock: NCCL has answered; or has not in time */
+	int connect_rc;
+	struct buf connect_why;
 	int n_ender;
 	pthread_mutex_t end_mutex;      /* a leaf: of what follows, which changes once */
 	pthread_cond_t end_told;
@@ -48,8 +51,9 @@ struct ranks {
 
 /* ---- ranks_nccl.c ---- */
 
-/* Communicators for the devices that are open, and a first gather. */
-int ranks_nccl_open(struct ranks *r, struct buf *why);
+/* Communicators for the devices that are open, and a first gather. When NCCL does not answer for so long, r is hung: a
+ * thread has it and all that is in it for ever. */
+int ranks_nccl_open(struct ranks *r, int seconds, struct buf *why);
 /* No graph is left that gathers. */
 void ranks_nccl_close(struct ranks *r);
 void ranks_nccl_gather(struct ranks *r, int rank, struct queue *q, void *dst, const void *src, size_t bytes);

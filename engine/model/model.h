@@ -50,7 +50,7 @@ void model_free(struct model **m);
 int model_place(struct model *m, struct device *d, struct buf *why);
 /* The same on several GPUs, which outlive it. Each gets its heads of the attention with their groups of the output
  * projection, where they can be cut, its routed experts, the shared ones of every n-th layer and its rows of the head,
- * and all else whole. Of one GPU it is model_place(). */
+ * and all else whole, copied to all at the same time. Of one GPU it is model_place(). */
 int model_place_ranks(struct model *m, struct ranks *r, struct buf *why);
 /* What model_place_ranks() goes by; blocks: they are FP8, whose scales are those of blocks of rows. */
 bool model_can_cut_heads(const struct model_config *c, int n_rank, bool blocks);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * model_ranks.c - a model on several GPUs: for each a shard, the same weights but for the slices that it alone has.
- * Threads: one, before anything runs. Locks: none. */
+ * Threads: one, before anything runs, and one for each further GPU while weights are copied. Locks: none. */
+#include "engine/base/altstack.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
 #include "engine/checkpoint/inventory.h"
@@ -8,6 +9,8 @@
 #include "engine/model/model.h"
 #include "plugins/op/op_cost.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
 /* Of the head: a GPU's kernels like whole tiles, and scales of FP8 need whole blocks. */
@@ -181,9 +184,70 @@ static void model_shard_free(struct model **ps)
 	free(s);
 }
 
+/* ---- placing ---- */
+
+struct model_placing {
+	struct model *shard;
+	struct device *device;
+	pthread_t thread;
+	bool started;
+	struct buf why;
+	int rc;
+};
+
+static void *model_placing_run(void *arg)
+{
+	struct model_placing *p = arg;
+
+	altstack_use(); /* files that end early, as they are copied */
+	p->rc = model_place(p->shard, p->device, &p->why);
+	return NULL;
+}
+
+static void model_placing_start(struct model_placing *p)
+{
+	static const int own[] = { SIGSEGV, SIGBUS }; /* a file's doing */
+	sigset_t all, old;
+	int rc;
+
+	sigfillset(&all);
+	for (size_t i = 0; i < mem_countof(own); i++)
+		sigdelset(&all, own[i]);
+	must_zero(pthread_sigmask(SIG_SETMASK, &all, &old));
+	rc = pthread_create(&p->thread, NULL, model_placing_run, p);
+	must_zero(pthread_sigmask(SIG_SETMASK, &old, NULL));
+	p->started = rc == 0;
+	if (rc)
+		p->rc = buf_why(&p->why, -rc, "no thread to copy weights to %s", device_name(p->device));
+}
+
+/* All GPUs at once, each with a thread: one alone reads memory no faster than its bus. The first failure, in order. */
+static int model_place_shards(struct model *m, struct ranks *r, struct buf *why)
+{
+	struct model_placing *all = mem_new((size_t)m->n_rank * sizeof *all);
+	int rc = 0;
+
+	for (int i = 0; i < m->n_rank; i++) {
+		all[i].shard = m->shard[i];
+		all[i].device = ranks_device(r, i);
+		if (i)
+			model_placing_start(&all[i]);
+	}
+	(void)model_placing_run(&all[0]);
+	for (int i = 0; i < m->n_rank; i++) {
+		if (all[i].started)
+			must_zero(pthread_join(all[i].thread, NULL));
+		if (all[i].rc && rc == 0)
+			rc = buf_why(why, all[i].rc, "%s", buf_str(&all[i].why));
+		buf_fini(&all[i].why);
+	}
+	free(all);
+	return rc;
+}
+
 int model_place_ranks(struct model *m, struct ranks *r, struct buf *why)
 {
-	int n = ranks_n(r), rc = 0;
+	int n = ranks_n(r);
 	bool heads_cut = model_cuts_heads(m, n);
 
 	if (n == 1)
@@ -197,9 +261,7 @@ int model_place_ranks(struct model *m, struct ranks *r, struct buf *why)
 		m->shard[i] = model_shard_new(m, i, heads_cut);
 	for (int i = 1; i < n; i++)
 		m->layout.other[m->layout.n_other++] = &m->shard[i]->layout;
-	for (int i = 0; i < n && rc == 0; i++)
-		rc = model_place(m->shard[i], ranks_device(r, i), why);
-	return rc;
+	return model_place_shards(m, r, why);
 }
 
 void model_unplace_ranks(struct model *m)

@@ -103,7 +103,7 @@ static void sides_open(void)
 {
 	struct buf why = { 0 };
 
-	if (ranks_open("cuda:0-1", &all, &why)) {
+	if (ranks_open("cuda:0-1", 60, &all, &why)) {
 		printf("FAILED: %s\n", buf_str(&why));
 		_exit(1);
 	}
@@ -360,17 +360,48 @@ static void ranks_refuse(void)
 	struct ranks *r = NULL;
 	struct buf why = { 0 };
 
-	IS(ranks_open(opened, &r, &why), RC_UNAVAILABLE);
+	IS(ranks_open(opened, 60, &r, &why), RC_UNAVAILABLE);
 	SAYS(&why, refused);
 	IS(r == NULL, 1);
 	buf_fini(&why);
+}
+
+static void ranks_hang(void)
+{
+	struct ranks *r = NULL;
+	struct buf why = { 0 };
+
+	IS(ranks_hung(), 0);
+	IS(ranks_open("cuda:0-1", 1, &r, &why), RC_UNAVAILABLE);
+	SAYS(&why, "cuda:0 and 1 more: NCCL has not connected them within 1 s");
+	IS(r == NULL && ranks_hung(), 1);
+	buf_fini(&why);
+}
+
+/* A driver would give managed memory beyond the device's, moving pages to the host and back. */
+static void ranks_memory_of_nccl(void)
+{
+	struct ranks *r = NULL;
+
+	setenv("CUSIM_MEMORY", "67108864", 1);
+	setenv("CUSIM_MANAGED", "268435456", 1);
+	IS(ranks_open("cuda:0-1", 60, &r, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		struct device *d = ranks_device(r, i);
+		void *p = device_alloc(d, 1, 8 << 20);
+
+		IS(p != NULL, 1); /* of sixteen */
+		IS(device_alloc(d, 1, 12 << 20) == NULL, 1);
+		device_free(d, p);
+	}
+	ranks_close(&r);
 }
 
 static void ranks_one(void)
 {
 	struct ranks *r = NULL;
 
-	IS(ranks_open("cuda:1", &r, NULL), 0);
+	IS(ranks_open("cuda:1", 60, &r, NULL), 0);
 	IS(ranks_n(r), 1);
 	IS(strcmp(device_name(ranks_device(r, 0)), "cuda:1"), 0);
 	ranks_close(&r);
@@ -434,6 +465,9 @@ static int ranks_all(void)
 	failed |= ranks_refused("cuda:0-2", "cuda:2: the driver has 2 GPUs", "a GPU that is not there is named", NULL);
 	failed |= ranks_refused("cuda:0-1", "has compute capability 9.0, cuda:1 (cusim, no GPU) 8.0",
 				"all must be alike", "CUSIM_SM=90,80");
+	failed |= ranks_run(ranks_memory_of_nccl, "what NCCL takes of a GPU is not there for others",
+			    "CUSIM_NCCL_MEMORY=50331648", NULL);
+	failed |= ranks_run(ranks_hang, "NCCL that does not connect is given up on", "CUSIM_NCCL_HANG=1", NULL);
 	failed |= ranks_refused("cuda:0-1", "cuda:0: NCCL: unhandled system error", "the first gather is told",
 				"CUSIM_NCCL_FAIL_AT=1");
 	return failed;

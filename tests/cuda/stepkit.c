@@ -54,7 +54,7 @@ int stepkit_setup(void **state)
 	tinykit_tokens(&kit.cpu, 7, kit.token, n);
 	kit.want = tinykit_prefill(&kit.cpu, kit.cpu.ref, &kit.cpu.exact, kit.token, n);
 	tinykit_init(&kit.gpu, 1);
-	if (ranks_open(strcmp(getenv("STEP_RUN"), "two") ? "cuda" : "cuda:0-1", &kit.ranks, &kit.gpu.why) ||
+	if (ranks_open(strcmp(getenv("STEP_RUN"), "two") ? "cuda" : "cuda:0-1", 60, &kit.ranks, &kit.gpu.why) ||
 	    model_place_ranks(kit.gpu.model, kit.ranks, &kit.gpu.why))
 		fail_msg("%s", buf_str(&kit.gpu.why));
 	kit.device = ranks_device(kit.ranks, 0);

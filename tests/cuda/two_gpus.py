@@ -66,6 +66,23 @@ def lacks_memory_for_graphs(usual):
         assert two["graph_why"] == "no memory for a graph", two
 
 
+def does_not_connect():
+    """NCCL that waits for ever: the start fails by name, and the program ends though a thread is still in there."""
+    with tempfile.TemporaryDirectory() as folder:
+        conf = os.path.join(folder, "conf")
+        with open(conf, "w", encoding="utf-8") as f:
+            f.write("[daemon]\nnccl_timeout = 1\n")
+        d = Daemon(*TWO, "--config", conf, env={**GPU, "CUSIM_NCCL_HANG": "1"})
+        try:
+            d.start()
+            raise AssertionError(d.log())
+        except RuntimeError as e:
+            assert "ended before" in str(e) and d.process.wait(60) == 69, e
+            assert "device_failed" in d.log() and "NCCL has not connected them within 1 s" in d.log(), d.log()
+        finally:
+            d.kill()
+
+
 def is_lost():
     """One of them: the client is told, and the daemon ends."""
     with tempfile.TemporaryDirectory() as state:
@@ -88,6 +105,7 @@ def main():
         usual = answer(d)[0]
     serves(usual)
     lacks_memory_for_graphs(usual)
+    does_not_connect()
     is_lost()
     print("ok")
 

@@ -3,16 +3,22 @@
  * Threads: any. Locks: the driver's.
  *
  * A communicator is ended as NCCL does it: aborting and destroying wait for graphs that gather, destroying for all ranks.
- * CUSIM_NCCL_FAIL_AT=N: the Nth gather that a rank asks for is refused. */
+ * CUSIM_NCCL_FAIL_AT=N: the Nth gather that a rank asks for is refused. CUSIM_NCCL_HANG=1: who connects waits for ever.
+ * CUSIM_NCCL_MEMORY=BYTES: what it takes of each device. */
+#include "engine/device/cuda_driver.h"
 #include "engine/device/nccl.h"
 #include "tests/cusim/cusim_meet.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define FN(type, field, symbol, params) EXPORT type symbol params;
 #include "engine/device/nccl.def"
+#undef FN
+#define FN(field, symbol, params) int symbol params;
+#include "engine/device/cuda_driver.def"
 #undef FN
 
 /* Results that nccl.h has no use for. */
@@ -45,10 +51,29 @@ const char *ncclGetErrorString(int rc)
 	}
 }
 
+/* Kept until the process ends; and another device is the thread's from now on, as NCCL leaves it. */
+static int fake_take_memory(const int *device, int n)
+{
+	const char *setting = getenv("CUSIM_NCCL_MEMORY");
+	void *context;
+	uint64_t p;
+	int rc = 0;
+
+	for (int i = 0; setting && i < n && rc == 0; i++) {
+		rc = cuDevicePrimaryCtxRetain(&context, device[i]);
+		rc = rc ? rc : cuCtxSetCurrent(context);
+		rc = rc ? rc : cuMemAlloc_v2(&p, strtoul(setting, NULL, 10));
+	}
+	return rc;
+}
+
 int ncclCommInitAll(void **comm, int n, const int *device)
 {
-	struct cusim_meet *m = cusim_meet_new(n, device);
+	struct cusim_meet *m;
 
+	while (getenv("CUSIM_NCCL_HANG"))
+		(void)pause();
+	m = fake_take_memory(device, n) ? NULL : cusim_meet_new(n, device);
 	if (!m)
 		return FAKE_INVALID_ARGUMENT;
 	for (int i = 0; i < n; i++) {

@@ -185,12 +185,12 @@ static void test_names(void **state)
 	struct buf why = { 0 };
 
 	(void)state;
-	assert_int_equal(ranks_open("cpu", &r, &why), 0);
+	assert_int_equal(ranks_open("cpu", 60, &r, &why), 0);
 	assert_int_equal(ranks_n(r), 1);
 	assert_ptr_equal(ranks_device(r, 0), device_cpu());
 	assert_int_equal(ranks_agree(r, 0, -EIO), -EIO);
 	ranks_close(&r);
-	assert_int_equal(ranks_open("cuda:0,0", &r, &why), RC_INVALID);
+	assert_int_equal(ranks_open("cuda:0,0", 60, &r, &why), RC_INVALID);
 	assert_non_null(strstr(buf_str(&why), "unknown device \"cuda:0,0\""));
 	buf_fini(&why);
 	ranks_close(&r);
