@@ -169,8 +169,35 @@ static float *step_streams(const struct kset *ks, const struct forward_watch *wa
 	return kept;
 }
 
+/* The same behind the draft block, from streams that are made up. */
+static float *step_draft_streams(const struct kset *ks, const struct forward_watch *none, const int32_t *token, int n, int want,
+	float *logits)
+{
+	const struct model_config *c = kit.gpu.model->config;
+	size_t size = (size_t)n * (size_t)c->hc_mult * (size_t)c->hidden_size;
+	float *kept = calloc(size, sizeof *kept), *streams = calloc(size, sizeof *streams);
+	struct sequence *s = tinykit_sequence(&kit.gpu);
+	const struct mtp_item item = { s, streams, token, n, want };
+	const struct forward_tap tap = { .arg = kept, .end = step_keep };
+	const struct mtp_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = DSV4_PREFILL, .item = &item, .n_item = 1,
+				     .tap = &tap, .logits = logits };
+
+	(void)none;
+	assert_true(kept && streams);
+	for (size_t i = 0; i < size; i++)
+		streams[i] = sinf((float)i);
+	if (mtp_run(kit.gpu.forward, &b, &kit.gpu.why))
+		fail_msg("%s", buf_str(&kit.gpu.why));
+	sequence_free(&s);
+	free(streams);
+	return kept;
+}
+
+typedef float *step_streams_f(const struct kset *ks, const struct forward_watch *watch, const int32_t *token, int n, int want,
+	float *logits);
+
 /* The head leaves them as they are without it. */
-static void step_same_streams(const char *spec, const struct forward_watch *watch, int n, int want)
+static void step_same_streams(step_streams_f *run, const char *spec, const struct forward_watch *watch, int n, int want)
 {
 	const struct model_config *c = kit.gpu.model->config;
 	int32_t token[STEP_MANY];
@@ -179,8 +206,8 @@ static void step_same_streams(const char *spec, const struct forward_watch *watc
 
 	assert_non_null(logits);
 	tinykit_tokens(&kit.cpu, 5, token, n);
-	alone = step_streams(ks, watch, token, n, 0, NULL);
-	headed = step_streams(ks, watch, token, n, want, logits);
+	alone = run(ks, watch, token, n, 0, NULL);
+	headed = run(ks, watch, token, n, want, logits);
 	assert_memory_equal(headed, alone, (size_t)n * (size_t)c->hc_mult * (size_t)c->hidden_size * sizeof *alone);
 	free(alone);
 	free(headed);
@@ -191,7 +218,8 @@ static void step_same_streams(const char *spec, const struct forward_watch *watc
 static void test_streams_are_not_overwritten_by_a_head_of_the_cpu(void **state)
 {
 	(void)state;
-	step_same_streams("rms_norm=cuda-base", NULL, STEP_MANY, STEP_WANT);
+	step_same_streams(step_streams, "rms_norm=cuda-base", NULL, STEP_MANY, STEP_WANT);
+	step_same_streams(step_draft_streams, "rms_norm=cuda-base", NULL, STEP_MANY, STEP_WANT);
 }
 
 static void step_watched(void *arg, const struct forward_op *o)
@@ -206,7 +234,7 @@ static void test_streams_are_not_overwritten_where_somebody_looks_on(void **stat
 	const struct forward_watch watch = { .arg = &n, .before = step_watched, .after = step_watched };
 
 	(void)state;
-	step_same_streams("all=cuda-base", &watch, STEP_PROMPT, STEP_PROMPT);
+	step_same_streams(step_streams, "all=cuda-base", &watch, STEP_PROMPT, STEP_PROMPT);
 	assert_true(n > 100);
 }
 

@@ -6,10 +6,12 @@
 #include "engine/base/rc.h"
 #include "engine/device/queue_priv.h"
 #include "engine/device/ranks.h"
+#include "engine/model/mtp.h"
 #include "tests/cuda/stepkit.h"
 #include "tests/unit/oddplug.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +135,88 @@ static void test_a_captured_step_that_failed_is_tried_again(void **state)
 		sequence_free(&s);
 	}
 	free(logits);
+	kset_unpin(&bad);
+	kset_unpin(&ks);
+	provider_fini(&fails);
+}
+
+/* ---- the draft block ---- */
+
+/* Its positions so far: so many that the next one, alone, shrinks the window's rows, and reads those that are kept. */
+#define FAILS_DRAFTS 300
+
+/* Made-up streams, [n][hc][hidden]. */
+static int draft(const struct kset *ks, struct sequence *s, enum dsv4_phase phase, int n, float *logits)
+{
+	const struct model_config *c = kit.cpu.model->config;
+	size_t size = (size_t)n * (size_t)c->hc_mult * (size_t)c->hidden_size;
+	float *streams = malloc(size * sizeof *streams);
+	int32_t next[FAILS_DRAFTS];
+	const struct mtp_item item = { s, streams, next, n, logits ? n : 0 };
+	const struct mtp_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = phase, .item = &item, .n_item = 1,
+				     .logits = logits };
+	int rc;
+
+	assert_non_null(streams);
+	for (size_t i = 0; i < size; i++)
+		streams[i] = sinf((float)i);
+	tinykit_tokens(&kit.cpu, (uint32_t)n, next, n);
+	buf_clear(&kit.gpu.why);
+	rc = mtp_run(kit.gpu.forward, &b, &kit.gpu.why);
+	free(streams);
+	return rc;
+}
+
+static struct sequence *after_drafts(void)
+{
+	static const char *const few[] = { "rms_norm=cuda-base" };
+	struct sequence *s = tinykit_sequence(&kit.gpu);
+	struct kset *ks = stepkit_set(few, 1);
+
+	if (draft(ks, s, DSV4_PREFILL, FAILS_DRAFTS, NULL))
+		fail_msg("%s", buf_str(&kit.gpu.why));
+	kset_unpin(&ks);
+	return s;
+}
+
+/* Fails by a kernel, or is captured in vain; then again: the bits of `want`. Returned is the sequence, whose memory is not
+ * to be had by the next, where what was lost would be found again. */
+static struct sequence *expect_draft(const struct kset *first, int rc, const struct kset *ks, const float *want)
+{
+	struct sequence *s = after_drafts();
+	float *logits = calloc((size_t)kit.cpu.vocab, sizeof *logits);
+
+	assert_non_null(logits);
+	assert_int_equal(draft(first, s, DSV4_DECODE, 1, logits), rc);
+	if (rc)
+		assert_int_equal(draft(ks, s, DSV4_DECODE, 1, logits), 0);
+	assert_int_equal(sequence_mtp_pos(s), FAILS_DRAFTS + 1);
+	assert_memory_equal(logits, want, (size_t)kit.cpu.vocab * sizeof *logits);
+	free(logits);
+	return s;
+}
+
+static void test_a_captured_draft_that_failed_is_tried_again(void **state)
+{
+	static const char *const all[] = { "all=cuda-base" };
+	struct kset *ks = stepkit_set(all, 1), *bad = fails_set(), *other = stepkit_set(all, 1);
+	float *want = calloc((size_t)kit.cpu.vocab, sizeof *want);
+	struct sequence *s[3];
+	char which[16];
+
+	(void)state;
+	snprintf(which, sizeof which, "%d", last_rank());
+	s[0] = after_drafts();
+	assert_int_equal(draft(ks, s[0], DSV4_DECODE, 1, want), 0);
+	fails_with = -EIO;
+	s[1] = expect_draft(bad, RC_KERNEL, ks, want);
+	setenv("CUSIM_NO_GRAPH", which, 1);
+	s[2] = expect_draft(other, 0, ks, want);
+	unsetenv("CUSIM_NO_GRAPH");
+	for (int i = 0; i < 3; i++)
+		sequence_free(&s[i]);
+	free(want);
+	kset_unpin(&other);
 	kset_unpin(&bad);
 	kset_unpin(&ks);
 	provider_fini(&fails);
@@ -283,6 +367,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_captured_step_that_failed_is_tried_again),
+		cmocka_unit_test(test_a_captured_draft_that_failed_is_tried_again),
 		cmocka_unit_test(test_a_step_that_no_graph_can_be_had_for_runs_without),
 		cmocka_unit_test(test_the_beginning_of_a_step_runs_without_a_graph),
 		cmocka_unit_test(test_kernels_that_open_on_some_gpus_leave_no_code),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * sequence_ranks.c - a sequence whose rows lie on several GPUs: what is kept of it, and resumed with, is kept for all.
  * Threads: main. Locks: none. */
+#include "engine/device/device.h"
+#include "engine/device/queue.h"
 #include "engine/model/sequence.h"
 
 #include <setjmp.h>
@@ -128,6 +130,31 @@ static void test_blocks_of_a_file_are_copied_to_all(void **state)
 }
 
 /* Admission counts what one GPU holds. */
+/* Of the draft block, too, whose rows slide on as positions are committed. */
+static void test_draft_positions_are_committed_on_all(void **state)
+{
+	struct queue *q = queue_new(device_cpu(), NULL);
+	struct sequence *s;
+
+	(void)state;
+	assert_int_equal(sequence_new(&layout[0], &s), 0);
+	for (int64_t pos = 0; pos < N_TOK; pos += 20) {
+		for (int rank = 0; rank < N_RANK; rank++) {
+			struct sequence *r = sequence_rank(s, rank);
+
+			assert_int_equal(sequence_mtp_pos(r), pos);
+			assert_int_equal(sequence_mtp_reserve(r, 20, q), 0);
+			*sequence_tail(r, layout[0].n_layer, SEQUENCE_WINDOW, pos) = value(rank, pos);
+		}
+		sequence_mtp_commit(s, 20);
+	}
+	for (int rank = 0; rank < N_RANK; rank++)
+		assert_true(*sequence_tail(sequence_rank(s, rank), layout[0].n_layer, SEQUENCE_WINDOW, N_TOK - 20) ==
+			    value(rank, N_TOK - 20));
+	sequence_free(&s);
+	queue_free(&q);
+}
+
 static void test_bytes_are_those_of_one(void **state)
 {
 	struct sequence *s, *alone;
@@ -148,6 +175,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shared_blocks_are_each_ranks_own),
 		cmocka_unit_test(test_blocks_of_a_file_are_copied_to_all),
+		cmocka_unit_test(test_draft_positions_are_committed_on_all),
 		cmocka_unit_test(test_bytes_are_those_of_one),
 	};
 
