@@ -77,36 +77,42 @@ static int load_cancelled(struct plugin_load *l, struct buf *why)
 	return atomic_load(&l->job.cancel) ? buf_why(why, RC_CANCELLED, "the load was cancelled") : 0;
 }
 
+static void load_trial_key(const struct plugin_load *l, struct buf *out)
+{
+	trial_passed_key(l->file->sha256, *l->file->facts.gpu, l->daemon->device, out);
+}
+
 /* Whatever it was refused for, the next start does not take it on trust. */
 static void load_forget(const struct plugin_load *l)
 {
-	struct buf why = { 0 };
+	struct buf why = { 0 }, key = { 0 };
 
-	if (trial_passed_forget(l->state, l->file->sha256, &why))
+	load_trial_key(l, &key);
+	if (trial_passed_forget(l->state, buf_str(&key), &why))
 		log_event(LOG_LV_ERR, "trial_not_forgotten", "file=%s sha256=%s why=%s", LOGQ(l->path), l->file->sha256,
 			  LOGQ(buf_str(&why)));
 	buf_fini(&why);
+	buf_fini(&key);
 }
 
 /* At a start that follows an orderly end, a file that was built with this program need not show again what it showed
- * here before. Any other load is tried anew, with other values: somebody waits for the word. */
+ * here before, of a GPU on one of the kind. Any other load is tried anew, with other values: somebody waits for the word. */
 static int load_try(struct plugin_load *l, struct buf *why)
 {
 	/* Tiny shapes: whether it is right on the model's own is for `plugin check`, which may take minutes. */
 	const struct trial_options trial = { .stage_ms = l->stage_ms, .seed = l->seed, .cancel = &l->job.cancel,
 					     .device = device_name(l->daemon->device) };
-	bool shipped = exactness_shipped(l->file->sha256) && !disproved_find(l->file->sha256)
-		&& !*l->file->facts.gpu; /* a GPU may be another one since */
-	struct buf left = { 0 };
+	bool shipped = exactness_shipped(l->file->sha256) && !disproved_find(l->file->sha256);
+	struct buf left = { 0 }, key = { 0 };
 	int r;
 
-	l->remembered = shipped && l->trusting && trial_passed(l->state, l->file->sha256);
-	if (l->remembered)
-		return 0;
-	r = trial_run(l->file, l->copies, &trial, why);
-	if (!r && shipped && trial_passed_keep(l->state, l->file->sha256, &left))
+	load_trial_key(l, &key);
+	l->remembered = shipped && l->trusting && trial_passed(l->state, buf_str(&key));
+	r = l->remembered ? 0 : trial_run(l->file, l->copies, &trial, why);
+	if (!r && shipped && !l->remembered && trial_passed_keep(l->state, buf_str(&key), &left))
 		log_event(LOG_LV_WARN, "trial_not_kept", "why=%s", LOGQ(buf_str(&left)));
 	buf_fini(&left);
+	buf_fini(&key);
 	return r;
 }
 

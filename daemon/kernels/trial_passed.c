@@ -35,12 +35,24 @@ static void passed_cpu(struct buf *out)
 		fclose(f);
 }
 
+static const char *passed_file(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
 /* The program, which the loader gives no name, and the libraries whose arithmetic it has. */
 static bool passed_counts(const char *path)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *name = passed_file(path);
 
 	return !*name || !strncmp(name, "libm.so", 7) || !strncmp(name, "libc.so", 7);
+}
+
+static bool passed_is_driver(const char *path)
+{
+	return !strncmp(passed_file(path), "libcuda.so", 10);
 }
 
 /* Under AddressSanitizer what lies between two constants must not be read by any other function. */
@@ -51,14 +63,20 @@ static void passed_copy(char *to, const volatile char *from, size_t n)
 		to[i] = from[i];
 }
 
+struct passed_look {
+	bool (*counts)(const char *path);
+	struct buf *out;
+};
+
 /* Code and constants as they are mapped, which an update does not change under a process that runs: versions, sizes and
  * times stay the same over some of them. */
-static int passed_code(struct dl_phdr_info *info, size_t size, void *out)
+static int passed_code(struct dl_phdr_info *info, size_t size, void *arg)
 {
+	const struct passed_look *look = arg;
 	char hex[SHA256_HEX];
 
 	(void)size;
-	if (!passed_counts(info->dlpi_name))
+	if (!look->counts(info->dlpi_name))
 		return 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *h = &info->dlpi_phdr[i];
@@ -70,7 +88,7 @@ static int passed_code(struct dl_phdr_info *info, size_t size, void *out)
 		passed_copy(copy, (const char *)(info->dlpi_addr + h->p_vaddr), h->p_filesz);
 		sha256_hex(hex, copy, h->p_filesz);
 		free(copy);
-		buf_printf(out, "%s %d %s\n", info->dlpi_name, i, hex);
+		buf_printf(look->out, "%s %d %s\n", info->dlpi_name, i, hex);
 	}
 	return 0;
 }
@@ -96,11 +114,35 @@ static const char *passed_machine(void)
 	if (*machine)
 		return machine;
 	passed_cpu(&all);
-	dl_iterate_phdr(passed_code, &all);
+	dl_iterate_phdr(passed_code, &(struct passed_look){ passed_counts, &all });
 	passed_environment(&all);
 	sha256_hex(machine, all.data, all.len);
 	buf_fini(&all);
 	return machine;
+}
+
+/* One word for the driver's code, the same all the time: the device is open. */
+static const char *passed_driver(void)
+{
+	static char driver[SHA256_HEX];
+	struct buf all = { 0 };
+
+	if (*driver)
+		return driver;
+	dl_iterate_phdr(passed_code, &(struct passed_look){ passed_is_driver, &all });
+	sha256_hex(driver, all.data, all.len);
+	buf_fini(&all);
+	return driver;
+}
+
+void trial_passed_key(const char *sha256, bool gpu, const struct device *d, struct buf *out)
+{
+	buf_adds(out, sha256);
+	if (!gpu)
+		return;
+	buf_adds(out, " on ");
+	device_kind(d, out);
+	buf_printf(out, " %s", passed_driver());
 }
 
 /* The file's list, if it is of this machine and program; an empty one else. */
@@ -120,13 +162,13 @@ static json_t *passed_read(const struct state *s)
 	return list ? list : json_array();
 }
 
-static bool passed_has(json_t *list, const char *sha256, size_t *ret_i)
+static bool passed_has(json_t *list, const char *key, size_t *ret_i)
 {
 	json_t *one;
 	size_t i;
 
 	json_array_foreach(list, i, one)
-		if (json_is_string(one) && !strcmp(json_string_value(one), sha256)) {
+		if (json_is_string(one) && !strcmp(json_string_value(one), key)) {
 			*ret_i = i;
 			return true;
 		}
@@ -147,7 +189,7 @@ static int passed_write(const struct state *s, json_t *list, struct buf *why)
 	return r;
 }
 
-bool trial_passed(const struct state *s, const char *sha256)
+bool trial_passed(const struct state *s, const char *key)
 {
 	json_t *list;
 	size_t i;
@@ -156,12 +198,12 @@ bool trial_passed(const struct state *s, const char *sha256)
 	if (!s)
 		return false;
 	list = passed_read(s);
-	has = passed_has(list, sha256, &i);
+	has = passed_has(list, key, &i);
 	json_decref(list);
 	return has;
 }
 
-int trial_passed_keep(const struct state *s, const char *sha256, struct buf *why)
+int trial_passed_keep(const struct state *s, const char *key, struct buf *why)
 {
 	json_t *list;
 	size_t i;
@@ -169,17 +211,17 @@ int trial_passed_keep(const struct state *s, const char *sha256, struct buf *why
 	if (!s)
 		return 0;
 	list = passed_read(s);
-	if (passed_has(list, sha256, &i)) {
+	if (passed_has(list, key, &i)) {
 		json_decref(list);
 		return 0;
 	}
 	if (json_array_size(list) >= PASSED_MAX)
 		json_array_remove(list, 0);
-	json_array_append_new(list, json_string(sha256));
+	json_array_append_new(list, json_string(key));
 	return passed_write(s, list, why);
 }
 
-int trial_passed_forget(const struct state *s, const char *sha256, struct buf *why)
+int trial_passed_forget(const struct state *s, const char *key, struct buf *why)
 {
 	json_t *list;
 	size_t i;
@@ -187,7 +229,7 @@ int trial_passed_forget(const struct state *s, const char *sha256, struct buf *w
 	if (!s)
 		return 0;
 	list = passed_read(s);
-	if (!passed_has(list, sha256, &i)) {
+	if (!passed_has(list, key, &i)) {
 		json_decref(list);
 		return 0;
 	}

@@ -278,6 +278,16 @@ void device_count_experts(struct device *d, int slots, uint64_t hits, uint64_t m
 	atomic_fetch_add(&d->expert_misses, misses);
 }
 
+void device_kind(const struct device *d, struct buf *out)
+{
+	int driver = 0;
+
+	if (!device_is_gpu(d))
+		return;
+	(void)d->cu->version(&driver);
+	buf_printf(out, "%s, sm_%d, driver %d", d->model, d->gpu.sm, driver);
+}
+
 void device_view(struct device *d, struct device_view *ret_v)
 {
 	size_t free_bytes = 0, total = 0;

@@ -38,6 +38,9 @@ bool device_has(const struct device *d, const char *features, struct buf *ret_la
 /* A kernel failed or the GPU is lost, or one that computes with it (ranks.h): nothing runs on it any more. */
 bool device_broken(const struct device *d);
 
+/* What runs kernels there, in words: "NVIDIA H200, sm_90, driver 13000"; nothing of the CPU. */
+void device_kind(const struct device *d, struct buf *out);
+
 struct device_view {
 	char model[96];                  /* "NVIDIA H200"; "" for the CPU */
 	int sm;                          /* compute capability, e.g. 90 */

@@ -92,7 +92,7 @@ int cuInit(unsigned flags)
 
 int cuDriverGetVersion(int *version)
 {
-	*version = 13000;
+	*version = (int)fake_setting("CUSIM_DRIVER", 13000);
 	return CUDA_OK;
 }
 
