@@ -96,7 +96,8 @@ static void load_forget(const struct plugin_load *l)
 }
 
 /* At a start that follows an orderly end, a file that was built with this program need not show again what it showed
- * here before, of a GPU on one of the kind. Any other load is tried anew, with other values: somebody waits for the word. */
+ * here before, of a GPU on one of the kind. Any other load is tried anew, with other values: somebody waits for the
+ * word. */
 static int load_try(struct plugin_load *l, struct buf *why)
 {
 	/* Tiny shapes: whether it is right on the model's own is for `plugin check`, which may take minutes. */

@@ -10,8 +10,8 @@
 
 #include <stdbool.h>
 
-/* What is kept of a trial: the file's sha256, and, of a plugin for GPUs, on what GPU under which driver, by its version and
- * its code. */
+/* What is kept of a trial: the file's sha256, and, of a plugin for GPUs, on what GPU under which driver, by its version
+ * and its code. */
 void trial_passed_key(const char *sha256, bool gpu, const struct device *d, struct buf *out);
 /* Has it passed here: with this very program and C library, CPU and its microcode? */
 bool trial_passed(const struct state *s, const char *key);

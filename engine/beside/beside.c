@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * beside.c - a second kernel set run beside a forward pass: each op on the same inputs, the results held side by side.
- * Threads: who runs the pass, with several GPUs each one's; any reads the figures. Lock: beside, never while an op runs. */
+ * Threads: who runs the pass, with several GPUs each one's; any reads the figures. Lock: beside, never while an op
+ * runs. */
 #include "engine/beside/beside.h"
 #include "engine/base/lock.h"
 #include "engine/base/mem.h"
@@ -199,7 +200,8 @@ static void beside_diff_sets(struct op_diff *d, const struct op_out *a, const st
 	}
 }
 
-static void beside_diff(const struct beside *b, const struct beside_call *c, enum dsv4_op op, int out, struct op_diff *d)
+static void beside_diff(const struct beside *b, const struct beside_call *c, enum dsv4_op op, int out,
+	struct op_diff *d)
 {
 	if (op == DSV4_OP_index_topk && out == 0 && b->other_numerics)
 		beside_diff_sets(d, &c->a[0], &c->b[0], c->b[1].data);

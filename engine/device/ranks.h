@@ -26,11 +26,11 @@
 struct ranks;
 
 /* What device_list.h reads: one device, or GPUs. RC_INVALID for other words; RC_UNAVAILABLE: no NCCL for several, they are
- * not of one compute capability, cannot gather, or were not connected within so many seconds; else as device_open(). One
- * alone needs no NCCL. */
+ * not of one compute capability, cannot gather, or were not connected within so many seconds; else as device_open().
+ * One alone needs no NCCL. */
 int ranks_open(const char *names, int seconds, struct ranks **ret_r, struct buf *why);
-/* Has that time passed once? Then a thread waits in NCCL for ever, nothing of those GPUs was freed, and what libraries do
- * when a program returns may wait for it: leave by _exit(). */
+/* Has that time passed once? Then a thread waits in NCCL for ever, nothing of those GPUs was freed, and what libraries
+ * do when a program returns may wait for it: leave by _exit(). */
 bool ranks_hung(void);
 /* n >= 1 that are all device_cpu(). */
 struct ranks *ranks_cpu(int n);

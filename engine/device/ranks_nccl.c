@@ -309,8 +309,8 @@ static int ranks_connect(struct ranks *r, int seconds, struct buf *why)
 	if (!ranks_connected(r, seconds)) {
 		must_zero(pthread_detach(t));
 		atomic_store(&ranks_any_hung, true);
-		return buf_why(why, RC_UNAVAILABLE, "%s and %d more: NCCL has not connected them within %d s", r->place[0].device->name,
-			       r->n - 1, seconds);
+		return buf_why(why, RC_UNAVAILABLE, "%s and %d more: NCCL has not connected them within %d s",
+			       r->place[0].device->name, r->n - 1, seconds);
 	}
 	must_zero(pthread_join(t, NULL));
 	return r->connect_rc ? buf_why(why, r->connect_rc, "%s", buf_str(&r->connect_why)) : 0;

@@ -57,11 +57,11 @@ struct forward_op {
 	int layer;         /* -1: the head */
 	const struct kset_slot *slot;
 	const void *args;  /* the op's argument struct */
-	int rank, n_rank;  /* whose heads, experts and rows of the head these are, of so many GPUs; 0 of 0: there is one */
+	int rank, n_rank;  /* whose heads, experts and rows of the head these are, of so many GPUs; 0 of 0: of one */
 };
 
-/* Looks on at every op of rank 0, with its heads, experts and rows of the head alone, or of all ranks; any function may be
- * NULL. */
+/* Looks on at every op of rank 0, with its heads, experts and rows of the head alone, or of all ranks; any function may
+ * be NULL. */
 struct forward_watch {
 	void *arg;
 	bool all_ranks;    /* before and after are called on each rank's thread for its ops, at the same time */

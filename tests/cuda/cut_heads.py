@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A whole daemon on two GPUs that have cut everything there is to cut, heads with their groups, experts and the vocabulary: it
-answers as the CPU does, and with the same bits whatever else runs; on the stand-ins for the driver and for NCCL (tests/cusim).
-It says nothing of real GPUs.
+"""A whole daemon on two GPUs that have cut everything there is to cut, heads with their groups, experts and the
+vocabulary: it answers as the CPU does, and with the same bits whatever else runs; on the stand-ins for the driver and for
+NCCL (tests/cusim). It says nothing of real GPUs.
 
 The checkpoint is of random weights, of the tiny model's shape but for its heads and groups, which can be cut there."""
 import json
@@ -36,14 +36,16 @@ def make(folder):
     with open(path, "w", encoding="utf-8") as f:
         json.dump(config, f)
     model = os.path.join(folder, "model")
-    subprocess.run([os.path.join(BUILD, "dsv4-mkmodel"), "--config", path, "--tokenizer", os.path.join(TINY, "tokenizer.json"),
+    subprocess.run([os.path.join(BUILD, "dsv4-mkmodel"), "--config", path,
+                    "--tokenizer", os.path.join(TINY, "tokenizer.json"),
                     "--layers", "2", "--ratios", "4,128", "--hash-layers", "1", model], check=True, timeout=120)
     return model
 
 
 def ask(d, what):
     """The answer's tokens with their and others' log-probabilities, and how much of the prompt was in the cache."""
-    status, _, body = d.http("POST", "/v1/completions", {**what, "temperature": 0, "logprobs": 20, "ignore_eos": True}, timeout=600)
+    body = {**what, "temperature": 0, "logprobs": 20, "ignore_eos": True}
+    status, _, body = d.http("POST", "/v1/completions", body, timeout=600)
     assert status == 200, (status, body)
     choice = body["choices"][0]
     assert len(choice["logprobs"]["tokens"]) == what["max_tokens"], choice
@@ -73,7 +75,8 @@ def together(d, asked, usual):
     """Several at once have the bits that each has alone: their prompts and answers share steps as it comes."""
     said = {}
     ok(d, "cache", "clear")
-    threads = [threading.Thread(target=lambda n=n, what=what: said.update({n: ask(d, what)[0]})) for n, what in enumerate(asked)]
+    threads = [threading.Thread(target=lambda n=n, what=what: said.update({n: ask(d, what)[0]}))
+               for n, what in enumerate(asked)]
     for t in threads:
         t.start()
     for t in threads:
@@ -111,10 +114,12 @@ def beside_ref(d):
     _, _, request = ask(d, OTHER)
     report = ok(d, "compare", "--request", request, "--b", "ref", "--tokens", "2")
     assert report["first_difference"] is None and report["failures"] == 0, report["why"]
-    assert report["logits"]["positions"] == len(OTHER["prompt"]) + 1 and 0 < report["logits"]["relative"] < 1e-5, report["logits"]
+    logits = report["logits"]
+    assert logits["positions"] == len(OTHER["prompt"]) + 1 and 0 < logits["relative"] < 1e-5, logits
     assert all(row["relative"] < 1e-5 for row in report["layers"]), report["layers"]
     attn = [op for op in report["ops"] if op["op"] == "attn"]
-    assert all(op["calls"] == 2 * 2 and op["worst_rank"] in (0, 1) for op in attn) and len(attn) == 2, attn  # layers, GPUs
+    # of two layers on two GPUs, prefill and decode
+    assert len(attn) == 2 and all(op["calls"] == 2 * 2 and op["worst_rank"] in (0, 1) for op in attn), attn
     ok(d, "cache", "verify")
 
 
@@ -126,8 +131,9 @@ def main(folder):
     with Daemon(model=model) as d:
         ok(d, "param", "set", *EXACT)
         usual = {"short": cold(d, SHORT), "long": cold(d, LONG)}
-    with Daemon("--device", "cuda:0-1", "--config", conf, "--kernels", "all=cuda-base", model=model, plugins=["cuda-base", "cuda-mhc"],
-                env={"LD_LIBRARY_PATH": CUSIM, "CUSIM_DEVICES": "2"}, timeout=3600) as d:
+    with Daemon("--device", "cuda:0-1", "--config", conf, "--kernels", "all=cuda-base", model=model,
+                plugins=["cuda-base", "cuda-mhc"], env={"LD_LIBRARY_PATH": CUSIM, "CUSIM_DEVICES": "2"},
+                timeout=3600) as d:
         ok(d, "param", "set", *EXACT)
         bits(d, usual)
         beside_ref(d)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * place.c - weights are copied to all GPUs of a list at once: none is done before each has all of its own queued. On the
- * stand-in for a GPU; nothing here ran on a real one.
+ * place.c - weights are copied to all GPUs of a list at once: none is done before each has all of its own queued. On
+ * the stand-in for a GPU; nothing here ran on a real one.
  * Threads: the test's and those that copy. Locks: of the meeting. */
 #include "tests/cuda/stepkit.h"
 
@@ -47,7 +47,8 @@ static void test_all_are_copied_to_at_once(void **state)
 	struct buf why = { 0 };
 
 	(void)state;
-	if (ranks_open("cuda:0-1", 60, &r, &why) || model_open(getenv("PLACE_MODEL"), &m, &why) || model_place_ranks(m, r, &why))
+	if (ranks_open("cuda:0-1", 60, &r, &why) || model_open(getenv("PLACE_MODEL"), &m, &why) ||
+	    model_place_ranks(m, r, &why))
 		fail_msg("%s", buf_str(&why));
 	assert_false(meet.late);
 	assert_int_equal(meet.here, 2);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A start on a GPU waits for the trial of a plugin once: what passed is believed on a GPU of that kind under that driver, after
-a run that ended in order; on the stand-in for the driver (tests/cusim)."""
+"""A start on a GPU waits for the trial of a plugin once: what passed is believed on a GPU of that kind under that driver,
+after a run that ended in order; on the stand-in for the driver (tests/cusim)."""
 import json
 import os
 import shutil
@@ -36,7 +36,8 @@ def main(d):
     with open(os.path.join(d.dir, "state", "trials.json"), encoding="utf-8") as f:
         kept = json.load(f)["passed"]
     assert [k.split(" on ")[1].rsplit(" ", 1)[0] for k in kept] == [
-        "cusim, no GPU, sm_90, driver 13000", "cusim, no GPU, sm_80, driver 13000", "cusim, no GPU, sm_90, driver 13010"], kept
+        "cusim, no GPU, sm_90, driver 13000", "cusim, no GPU, sm_80, driver 13000",
+        "cusim, no GPU, sm_90, driver 13010"], kept
     assert start(d) == "remembered"
     d.stop(signal.SIGKILL)
     assert start(d) == "passed", "it may be what ended the last run"

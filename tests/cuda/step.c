@@ -170,8 +170,8 @@ static float *step_streams(const struct kset *ks, const struct forward_watch *wa
 }
 
 /* The same behind the draft block, from streams that are made up. */
-static float *step_draft_streams(const struct kset *ks, const struct forward_watch *none, const int32_t *token, int n, int want,
-	float *logits)
+static float *step_draft_streams(const struct kset *ks, const struct forward_watch *none, const int32_t *token, int n,
+	int want, float *logits)
 {
 	const struct model_config *c = kit.gpu.model->config;
 	size_t size = (size_t)n * (size_t)c->hc_mult * (size_t)c->hidden_size;
@@ -179,8 +179,8 @@ static float *step_draft_streams(const struct kset *ks, const struct forward_wat
 	struct sequence *s = tinykit_sequence(&kit.gpu);
 	const struct mtp_item item = { s, streams, token, n, want };
 	const struct forward_tap tap = { .arg = kept, .end = step_keep };
-	const struct mtp_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = DSV4_PREFILL, .item = &item, .n_item = 1,
-				     .tap = &tap, .logits = logits };
+	const struct mtp_batch b = { .kset = ks, .numerics = &kit.gpu.exact, .phase = DSV4_PREFILL, .item = &item,
+				     .n_item = 1, .tap = &tap, .logits = logits };
 
 	(void)none;
 	assert_true(kept && streams);
@@ -193,8 +193,8 @@ static float *step_draft_streams(const struct kset *ks, const struct forward_wat
 	return kept;
 }
 
-typedef float *step_streams_f(const struct kset *ks, const struct forward_watch *watch, const int32_t *token, int n, int want,
-	float *logits);
+typedef float *step_streams_f(const struct kset *ks, const struct forward_watch *watch, const int32_t *token, int n,
+	int want, float *logits);
 
 /* The head leaves them as they are without it. */
 static void step_same_streams(step_streams_f *run, const char *spec, const struct forward_watch *watch, int n, int want)

@@ -179,8 +179,8 @@ static struct sequence *after_drafts(void)
 	return s;
 }
 
-/* Fails by a kernel, or is captured in vain; then again: the bits of `want`. Returned is the sequence, whose memory is not
- * to be had by the next, where what was lost would be found again. */
+/* Fails by a kernel, or is captured in vain; then again: the bits of `want`. Returned is the sequence, whose memory is
+ * not to be had by the next, where what was lost would be found again. */
 static struct sequence *expect_draft(const struct kset *first, int rc, const struct kset *ks, const float *want)
 {
 	struct sequence *s = after_drafts();
