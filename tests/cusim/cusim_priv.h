@@ -91,6 +91,15 @@ const char *cusim_warp_name(int op);
 /* All lanes of mask have arrived with the same operation: computes their results; value: [32] of cusim_values. */
 void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask);
 
+/* ---- cusim_sum.c ---- */
+
+struct cusim_term { float v; int e; };    /* a value, and its exponent as its format has it */
+struct cusim_term cusim_term_e2m1(uint8_t code);
+struct cusim_term cusim_term_e4m3(uint8_t code);
+/* before + the sum of n products times their scales, e8m0, as tensor cores compute it. */
+float cusim_sum_scaled(const struct cusim_term *a, const struct cusim_term *b, int n, uint8_t scale_a, uint8_t scale_b,
+		       float before);
+
 /* ---- cusim_copy.c ---- */
 
 void cusim_copy_begin(uint32_t n_thread); /* a block */

@@ -3,7 +3,7 @@
  * Threads: one at a time. Locks: none.
  *
  * Every bit of a descriptor is looked at: what must be 0 and is not, and what hardware has but this does not emulate,
- * ends the block. A product is the exact sum of exact products, added to d and rounded once. */
+ * ends the block. How a product is added up is in cusim_sum.c. */
 #include "tests/cusim/cusim_tensor.h"
 #include "tests/cusim/cusim_ops.h"
 #include "plugins/dsv4_numfmt.h"
@@ -89,11 +89,11 @@ static uint32_t cusim_tensor_scale_word(const struct cusim_tensor_op *op, uint32
 	return first;
 }
 
-static double cusim_tensor_scale(const struct cusim_tensor_op *op, uint32_t at, uint32_t r, int from)
+static uint8_t cusim_tensor_scale(const struct cusim_tensor_op *op, uint32_t at, uint32_t r, int from)
 {
 	uint32_t byte = cusim_tensor_bits(op->how, from, 2);
 
-	return (double)dsv4_e8m0_to_f32((uint8_t)(cusim_tensor_scale_word(op, at, r) >> 8 * byte));
+	return (uint8_t)(cusim_tensor_scale_word(op, at, r) >> 8 * byte);
 }
 
 /* ---- the start ---- */
@@ -175,35 +175,32 @@ void cusim_tensor_begin_op(struct cusim_tensor_op *op, uint32_t number)
 
 /* ---- the end ---- */
 
-static void cusim_tensor_values(const uint8_t code[CUSIM_TENSOR_K], uint32_t type, float v[CUSIM_TENSOR_K])
+static void cusim_tensor_terms(const uint8_t code[CUSIM_TENSOR_K], uint32_t type, struct cusim_term t[CUSIM_TENSOR_K])
 {
 	for (uint32_t k = 0; k < CUSIM_TENSOR_K; k++)
-		v[k] = type == CUSIM_E2M1 ? dsv4_e2m1_to_f32(code[k]) : dsv4_e4m3_to_f32(code[k]);
+		t[k] = type == CUSIM_E2M1 ? cusim_term_e2m1(code[k]) : cusim_term_e4m3(code[k]);
 }
 
 static void cusim_tensor_product(const struct cusim_tensor_op *op)
 {
-	static float b[CUSIM_TENSOR_N][CUSIM_TENSOR_K];
-	float a[CUSIM_TENSOR_K];
-	double scale_b[CUSIM_TENSOR_N];
+	static struct cusim_term b[CUSIM_TENSOR_N][CUSIM_TENSOR_K];
+	struct cusim_term a[CUSIM_TENSOR_K];
+	uint8_t scale_b[CUSIM_TENSOR_N];
 	uint32_t n = cusim_tensor_n(op);
 
 	for (uint32_t j = 0; j < n; j++) {
 		scale_b[j] = cusim_tensor_scale(op, op->scale_b, j, 4);
-		cusim_tensor_values(op->was_b[j], cusim_tensor_bits(op->how, 10, 3), b[j]);
+		cusim_tensor_terms(op->was_b[j], cusim_tensor_bits(op->how, 10, 3), b[j]);
 	}
 	for (uint32_t i = 0; i < CUSIM_TENSOR_ROWS; i++) {
-		double scale_a = cusim_tensor_scale(op, op->scale_a, i, 29);
+		uint8_t scale_a = cusim_tensor_scale(op, op->scale_a, i, 29);
 
-		cusim_tensor_values(op->was_a[i], cusim_tensor_bits(op->how, 7, 3), a);
+		cusim_tensor_terms(op->was_a[i], cusim_tensor_bits(op->how, 7, 3), a);
 		for (uint32_t j = 0; j < n; j++) {
 			struct cusim_tensor_cell *d = &cusim_tensor_memory[i][(op->to & 0xffff) + j];
-			double sum = 0;
+			float before = op->add ? dsv4_f32_from_bits(d->bits) : 0;
 
-			for (uint32_t k = 0; k < CUSIM_TENSOR_K; k++)
-				sum += (double)a[k] * (double)b[j][k];
-			sum = sum * scale_a * scale_b[j] + (op->add ? (double)dsv4_f32_from_bits(d->bits) : 0);
-			d->bits = dsv4_f32_bits((float)sum);
+			d->bits = dsv4_f32_bits(cusim_sum_scaled(a, b[j], CUSIM_TENSOR_K, scale_a, scale_b[j], before));
 		}
 	}
 }

@@ -2,8 +2,8 @@
  * cusim_warp.c - what a warp does together: shuffles, votes, sums, matrices.
  * Threads: one at a time. Locks: none.
  *
- * A matrix product is the exact sum of exact products, added to the accumulator and rounded once; tensor cores cut off bits
- * on the way, differently in every generation. */
+ * A matrix product is the exact sum of exact products, added to the accumulator and rounded once, but for block-scaled
+ * ones (cusim_sum.c); tensor cores cut off bits on the way, differently in every generation. */
 #include "tests/cusim/cusim_priv.h"
 #include "tests/cusim/cusim_ops.h"
 #include "plugins/dsv4_numfmt.h"
@@ -109,35 +109,45 @@ static void cusim_warp_ldmatrix(struct cusim_lane *warp)
 		}
 }
 
-static float cusim_warp_bf16(const void *p, int i)
+static struct cusim_term cusim_warp_bf16(const void *p, int i)
 {
 	uint16_t h;
 
 	memcpy(&h, (const char *)p + 2 * i, 2);
-	return dsv4_bf16_to_f32(h);
+	return (struct cusim_term){ dsv4_bf16_to_f32(h), 0 };
 }
 
-static float cusim_warp_e4m3(const void *p, int i)
+static struct cusim_term cusim_warp_e4m3(const void *p, int i)
 {
-	return dsv4_e4m3_to_f32(((const uint8_t *)p)[i]);
+	return cusim_term_e4m3(((const uint8_t *)p)[i]);
 }
 
 /* In bits 2 to 5 of a byte. */
-static float cusim_warp_e2m1(const void *p, int i)
+static struct cusim_term cusim_warp_e2m1(const void *p, int i)
 {
-	return dsv4_e2m1_to_f32(((const uint8_t *)p)[i] >> 2 & 15);
+	return cusim_term_e2m1(((const uint8_t *)p)[i] >> 2 & 15);
 }
 
 /* An operation as its table has it. */
 struct cusim_mma {
 	int k, per; /* values in a register */
-	float (*a)(const void *p, int i), (*b)(const void *p, int i);
+	struct cusim_term (*a)(const void *p, int i), (*b)(const void *p, int i);
 };
 
-/* d [16][8] += scale_a [16] * a [16][k] * b [k][8] * scale_b [8]. */
-static void cusim_warp_mma(struct cusim_lane *warp, const struct cusim_mma *m, const double *scale_a, const double *scale_b)
+static float cusim_warp_sum(const struct cusim_term *a, const struct cusim_term *b, int n, float before)
 {
-	float a[16][32], b[32][8];
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += (double)a[i].v * (double)b[i].v;
+	return (float)(sum + (double)before);
+}
+
+/* d [16][8] += scale_a [16] * a [16][k] * b [k][8] * scale_b [8]; scales are e8m0, or null. */
+static void cusim_warp_mma(struct cusim_lane *warp, const struct cusim_mma *m, const uint8_t *scale_a,
+			   const uint8_t *scale_b)
+{
+	struct cusim_term a[16][32], b[8][32];
 	int per = m->per;
 
 	for (int i = 0; i < CUSIM_WARP; i++)
@@ -147,27 +157,16 @@ static void cusim_warp_mma(struct cusim_lane *warp, const struct cusim_mma *m, c
 
 				a[g + r % 2 * 8][at + r / 2 * 4 * per] = m->a(warp[i].p[1], r * per + e);
 				if (r < 2)
-					b[at + r * 4 * per][g] = m->b(warp[i].p[2], r * per + e);
+					b[g][at + r * 4 * per] = m->b(warp[i].p[2], r * per + e);
 			}
 	for (int i = 0; i < CUSIM_WARP; i++)
 		for (int r = 0; r < 4; r++) {
 			int row = i / 4 + r / 2 * 8, col = i % 4 * 2 + r % 2;
 			float *d = (float *)warp[i].p[0] + r;
-			double sum = 0;
 
-			for (int j = 0; j < m->k; j++)
-				sum += (double)a[row][j] * (double)b[j][col];
-			*d = (float)(sum * scale_a[row] * scale_b[col] + (double)*d);
+			*d = scale_a ? cusim_sum_scaled(a[row], b[col], m->k, scale_a[row], scale_b[col], *d)
+				     : cusim_warp_sum(a[row], b[col], m->k, *d);
 		}
-}
-
-static void cusim_warp_mma_plain(struct cusim_lane *warp, const struct cusim_mma *m)
-{
-	double one[16];
-
-	for (int i = 0; i < 16; i++)
-		one[i] = 1;
-	cusim_warp_mma(warp, m, one, one);
 }
 
 /* What block-scaled operations do not take: it is no matter of one lane. */
@@ -190,15 +189,15 @@ static const char *cusim_warp_scale_wrong(const struct cusim_lane *warp)
 	return NULL;
 }
 
-static double cusim_warp_scale(const struct cusim_lane *lane, int side)
+static uint8_t cusim_warp_scale(const struct cusim_lane *lane, int side)
 {
-	return (double)dsv4_e8m0_to_f32((uint8_t)(lane->scale[side].data >> 8 * lane->scale[side].byte));
+	return (uint8_t)(lane->scale[side].data >> 8 * lane->scale[side].byte);
 }
 
 static void cusim_warp_mma_scaled(struct cusim_lane *warp, const struct cusim_mma *m)
 {
 	const char *wrong = cusim_warp_scale_wrong(warp);
-	double a[16], b[8];
+	uint8_t a[16], b[8];
 
 	if (wrong) {
 		cusim_report(NULL, 1000 + warp[0].line, "%s at line %d: %s", cusim_warp_name(warp[0].op), warp[0].line,
@@ -243,10 +242,10 @@ void cusim_warp_do(struct cusim_lane *warp, uint64_t *value, uint32_t mask)
 		cusim_warp_ldmatrix(warp);
 		return;
 	case CUSIM_MMA_BF16:
-		cusim_warp_mma_plain(warp, &(struct cusim_mma){ 16, 2, cusim_warp_bf16, cusim_warp_bf16 });
+		cusim_warp_mma(warp, &(struct cusim_mma){ 16, 2, cusim_warp_bf16, cusim_warp_bf16 }, NULL, NULL);
 		return;
 	case CUSIM_MMA_E4M3:
-		cusim_warp_mma_plain(warp, &(struct cusim_mma){ 32, 4, cusim_warp_e4m3, cusim_warp_e4m3 });
+		cusim_warp_mma(warp, &(struct cusim_mma){ 32, 4, cusim_warp_e4m3, cusim_warp_e4m3 }, NULL, NULL);
 		return;
 	case CUSIM_MMA_E2M1_E4M3:
 		cusim_warp_mma_scaled(warp, &(struct cusim_mma){ 32, 4, cusim_warp_e2m1, cusim_warp_e4m3 });

@@ -4,8 +4,9 @@
  * Threads: one. Locks: none. */
 #include "tests/cusim/selftest.h"
 #include "plugins/dsv4_numfmt.h"
-#include "tests/cusim/cusim_run.h"
+#include "tests/cusim/cusim_priv.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,10 +79,11 @@ static void selftest_row(const struct selftest_row *r)
 
 static void selftest_values(const struct selftest_row *r, const char *what, float got, float want)
 {
+	int same = got == want || (isnan(got) && isnan(want));
 	char said[128];
 
 	snprintf(said, sizeof said, "%s is %g, not %g\n", what, (double)got, (double)want);
-	selftest_is(got == want, r, got == want ? "" : said);
+	selftest_is(same, r, same ? "" : said);
 }
 
 /* Every other column of the first 8. */
@@ -128,6 +130,34 @@ static void selftest_scaled(void)
 	for (int i = 0; i < 32; i++)
 		if (args.out[128 + i] != 0)
 			selftest_values(&scaled, "what scales elsewhere changed", args.out[128 + i], 0);
+}
+
+/* 32 products of 2^(e - 127) each, and what was before. */
+static void selftest_sum_of(int e, float before, float want)
+{
+	const struct selftest_row r = { &right_tensor, 1, 128, 0, "" };
+	struct cusim_term a[32], b[32];
+
+	for (int i = 0; i < 32; i++) {
+		a[i] = cusim_term_e2m1(2);
+		b[i] = cusim_term_e4m3(7 << 3);
+	}
+	selftest_values(&r, "a sum", cusim_sum_scaled(a, b, 32, (uint8_t)e, 127, before), want);
+	b[31] = cusim_term_e4m3(0x7f);
+	selftest_values(&r, "a sum with NaN", cusim_sum_scaled(a, b, 32, (uint8_t)e, 127, before), NAN);
+}
+
+/* Tensor cores cut off what is below 2^-25 of the largest, then what is below a float's last bit. */
+static void selftest_sums(void)
+{
+	selftest_sum_of(127, 1, 33);
+	selftest_sum_of(127 - 25, 1, 1 + 0x1p-20f);
+	selftest_sum_of(127 - 26, 1, 1);
+	selftest_sum_of(127, 0x1p25f, 0x1p25f + 32);
+	selftest_sum_of(127 - 25, 0x1.fffffep0f, 2 + 0x1.8p-21f);
+	selftest_sum_of(254, 0, INFINITY);
+	selftest_sum_of(0, 0, 0x1p-122f);
+	selftest_sum_of(255, 0, NAN);
 }
 
 static void selftest_results(void)
@@ -189,6 +219,7 @@ int main(void)
 		free(fresh);
 	}
 	selftest_results();
+	selftest_sums();
 	selftest_tensor();
 	selftest_scaled();
 	selftest_others();
