@@ -5,14 +5,14 @@
  * d [128][n] += (a scale_a) [128][32] * ((b scale_b) [n][32])^T; a: e2m1, b: e4m3, scales: e8m0, sums: fp32
  * (tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale). One thread starts it and goes on; the tensor cores read a and
  * b from shared memory, and the scales from tensor memory, where d is, too. How all that lies there, each said by the
- * PTX manual (in "section", of 9.7.16 in version 9) and done so by CUTLASS (C: include/cute), DeepGEMM (D) or
- * ThunderKittens (T):
+ * PTX manual (in "section", of 9.7.16 in version 9) and done so by CUTLASS (C: include/cute), DeepGEMM (D),
+ * ThunderKittens (T) or MMA-Sim (M: tcgen05mma.h, without swizzling, too, and compared with a B200 bit by bit):
  *
  * a, b    core matrices of 8 rows of 16 bytes, 128 bytes in a piece; the next 16 columns are k_step bytes on, the next
  *         8 rows row_step bytes: "strides", "canonical layouts" (K-major, no swizzling: leading and stride dimension);
  *         C atom/mma_traits_sm100.hpp, ((8,n),2):((1,SBO),LBO). 16 bytes are 16 e4m3; or 16 e2m1 in the first 8 bytes,
  *         a byte's low half first, and 8 bytes that nobody reads: "packing formats" of .kind::mxf8f6f4 in shared
- *         memory; what C's loads of 16U4_ALIGN16B make
+ *         memory; what C's loads of 16U4_ALIGN16B make, and what MindLab-Research/ferrite found a B300 to read
  * matrix  64 bits: address / 16 in 0-13, k_step / 16 in 16-29, row_step / 16 in 32-45, 1 in 46-48, all else 0: "shared
  *         memory descriptor"; C arch/mma_sm100_desc.hpp, SmemDescriptor, where the 1 is a version
  * how     32 bits: scale_b's byte in 4-5, a's type 5 (e2m1) in 7-9, b's 0 (e4m3) in 10-12, n / 8 in 17-22, 1 (e8m0) in
@@ -23,13 +23,13 @@
  * scales  row r has a byte of lane r % 32, column r / 32, and again in each 32 lanes: "scale factor A ID", "block
  *         scaling" (to be duplicated to all 32 lane partitions). Four columns hold 128 rows with four scales each, and
  *         come from words [32][4] of shared memory, in core matrices of 8 rows that are 128 bytes apart
- *         (tcgen05.cp.32x128b.warpx4): D make_sf_desc, T. They begin at a multiple of four columns, as C's and D's do;
- *         no source says that others work
+ *         (tcgen05.cp.32x128b.warpx4): D make_sf_desc, T; M stores them so. They begin at a multiple of four columns
+ *         here, as D's and most of C's do
  *
  * Order: threads write shared memory, each calls tensor_publish(), all meet in tensor_sync(), one starts copies of
- * scales and products, which run in that order ("pipelined instructions": cp -> mma, mma -> mma), and commits them to
- * a barrier. A thread that has waited for it may read d, and write again what they read; so may others after another
- * tensor_sync(). */
+ * scales and products, which run in that order ("pipelined instructions": cp -> mma, mma -> mma; but not mma -> cp, so
+ * that a product's scales are copied over only when it is over), and commits them to a barrier. A thread that has
+ * waited for it may read d, and write again what they read; so may others after another tensor_sync(). */
 #ifndef CUDA_TENSOR_CUH
 #define CUDA_TENSOR_CUH
 
