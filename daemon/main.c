@@ -9,7 +9,6 @@
 #include "daemon/kernels/trial_shape.h"
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
-#include "engine/device/ranks.h"
 #include "engine/engine.h"
 
 #include <getopt.h>

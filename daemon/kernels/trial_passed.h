@@ -6,7 +6,7 @@
 #define DAEMON_TRIAL_PASSED_H
 
 #include "daemon/state.h"
-#include "engine/device/device.h"
+#include "engine/engine.h"
 
 #include <stdbool.h>
 
