@@ -221,6 +221,8 @@ void engine_unreserve(struct engine *e, int n)
 	lock_drop(&e->lock);
 }
 
+/* ---- live control ---- */
+
 static void engine_set_draining(struct engine *e, int draining)
 {
 	lock_take(&e->lock);
@@ -236,6 +238,35 @@ void engine_drain(struct engine *e)
 void engine_resume(struct engine *e)
 {
 	engine_set_draining(e, 0);
+}
+
+int engine_can_speculate(const struct engine *e, int n, struct buf *why)
+{
+	if (n < 0 || n > SPECULATE_MAX)
+		return buf_why(why, RC_INVALID, "speculate: %d is outside 0 to %d", n, SPECULATE_MAX);
+	if (n && !e->speculate)
+		return buf_why(why, RC_UNSUPPORTED, "speculate: the model has no draft block that this engine runs");
+	return 0;
+}
+
+int engine_speculate(struct engine *e, int n, struct buf *why)
+{
+	int rc = engine_can_speculate(e, n, why);
+
+	if (rc)
+		return rc;
+	lock_take(&e->lock);
+	e->count.speculate = n;
+	lock_drop(&e->lock);
+	return 0;
+}
+
+void engine_max_gap(struct engine *e, int ms)
+{
+	must(ms >= 0);
+	lock_take(&e->lock);
+	e->count.pace.gap = ms * 1e-3;
+	lock_drop(&e->lock);
 }
 
 /* ---- looking in ---- */

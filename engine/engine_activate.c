@@ -114,35 +114,6 @@ int engine_numerics_set(struct engine *e, const char *name, const char *value, s
 	return rc;
 }
 
-int engine_can_speculate(const struct engine *e, int n, struct buf *why)
-{
-	if (n < 0 || n > SPECULATE_MAX)
-		return buf_why(why, RC_INVALID, "speculate: %d is outside 0 to %d", n, SPECULATE_MAX);
-	if (n && !e->speculate)
-		return buf_why(why, RC_UNSUPPORTED, "speculate: the model has no draft block that this engine runs");
-	return 0;
-}
-
-int engine_speculate(struct engine *e, int n, struct buf *why)
-{
-	int rc = engine_can_speculate(e, n, why);
-
-	if (rc)
-		return rc;
-	lock_take(&e->lock);
-	e->count.speculate = n;
-	lock_drop(&e->lock);
-	return 0;
-}
-
-void engine_max_gap(struct engine *e, int ms)
-{
-	must(ms >= 0);
-	lock_take(&e->lock);
-	e->count.pace.gap = ms * 1e-3;
-	lock_drop(&e->lock);
-}
-
 void engine_numbers_changed(struct engine *e)
 {
 	lock_take(&e->lock);

@@ -2,20 +2,20 @@
  * engine_compare.c - a comparison of two sets on the open model, beside the running engine, bounded in memory and time.
  * Threads: ops (or any other that may take long), with a pool of its own. Locks: none. */
 #include "engine/base/rc.h"
-#include "engine/engine_limit.h"
+#include "engine/beside/limit.h"
 #include "engine/engine_priv.h"
 #include "engine/model/model.h"
 
 struct engine_compare {
 	const struct engine_compare_options *o;
-	struct engine_limit limit;
+	struct limit limit;
 };
 
 static bool engine_compare_stop(void *arg)
 {
 	struct engine_compare *c = arg;
 
-	return engine_limit_reached(&c->limit);
+	return limit_reached(&c->limit);
 }
 
 static void engine_compare_progress(void *arg, int64_t done, int64_t total)
@@ -68,8 +68,8 @@ int engine_compare(struct engine *e, const struct engine_compare_options *o, str
 	rc = pool_new(threads > 0 ? threads : 1, &c.pool);
 	if (rc)
 		return buf_why(why, rc, "cannot start %d threads", threads);
-	engine_limit_begin(&ec.limit, o->seconds, o->cancel);
+	limit_begin(&ec.limit, o->seconds, o->cancel);
 	rc = compare_run(&c, ret_r, why);
 	pool_free(&c.pool);
-	return engine_limit_why(&ec.limit, rc, "the comparison", why);
+	return limit_why(&ec.limit, rc, "the comparison", why);
 }

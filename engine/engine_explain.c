@@ -3,13 +3,13 @@
  * and time.
  * Threads: ops (or any other that may take long), with a pool of its own. Locks: none. */
 #include "engine/base/rc.h"
-#include "engine/engine_limit.h"
+#include "engine/beside/limit.h"
 #include "engine/engine_priv.h"
 #include "engine/model/model.h"
 
 struct engine_explain {
 	const struct engine_explain_options *o;
-	struct engine_limit limit;
+	struct limit limit;
 	int64_t before, rest;          /* tokens of the set before this one; of the one after the first */
 };
 
@@ -17,7 +17,7 @@ static bool engine_explain_stop(void *arg)
 {
 	struct engine_explain *x = arg;
 
-	return engine_limit_reached(&x->limit);
+	return limit_reached(&x->limit);
 }
 
 static void engine_explain_progress(void *arg, int64_t done, int64_t total)
@@ -85,8 +85,8 @@ int engine_explain(struct engine *e, const struct engine_explain_options *o, str
 	rc = pool_new(threads > 0 ? threads : 1, &pool);
 	if (rc)
 		return buf_why(why, rc, "cannot start %d threads", threads);
-	engine_limit_begin(&x.limit, o->seconds, o->cancel);
+	limit_begin(&x.limit, o->seconds, o->cancel);
 	rc = engine_explain_sides(e, &x, pool, ret_r, why);
 	pool_free(&pool);
-	return engine_limit_why(&x.limit, rc, "the explanation", why);
+	return limit_why(&x.limit, rc, "the explanation", why);
 }

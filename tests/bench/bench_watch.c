@@ -36,7 +36,7 @@ static void bench_watch_after(void *arg, const struct forward_op *o)
 	struct bench_watch_row *r = &w->row[o->op][o->wfmt];
 	struct op_cost c;
 
-	r->seconds += (double)(clock_ns() - w->begin) / 1e9;
+	r->seconds += clock_since(w->begin);
 	r->calls++;
 	op_cost(o->op, o->args, &c);
 	bench_watch_sum_cost(&r->cost, &c);

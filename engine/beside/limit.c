@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
- * engine_limit.c - when work beside the running engine is to end: at a time, or when somebody says so.
+ * limit.c - when work beside the running engine is to end: at a time, or when somebody says so.
  * Threads: who works; any sets the flag. Locks: none. */
-#include "engine/engine_limit.h"
+#include "engine/beside/limit.h"
 #include "engine/base/clock.h"
 #include "engine/base/rc.h"
 
-void engine_limit_begin(struct engine_limit *l, int seconds, const atomic_bool *cancel)
+void limit_begin(struct limit *l, int seconds, const atomic_bool *cancel)
 {
-	*l = (struct engine_limit){ .cancel = cancel, .seconds = seconds };
+	*l = (struct limit){ .cancel = cancel, .seconds = seconds };
 	if (seconds > 0)
 		l->deadline_ns = clock_ns() + seconds * 1000000000LL;
 }
 
-bool engine_limit_reached(struct engine_limit *l)
+bool limit_reached(struct limit *l)
 {
 	l->late = l->deadline_ns && clock_ns() > l->deadline_ns;
 	return l->late || (l->cancel && atomic_load(l->cancel));
 }
 
-int engine_limit_why(const struct engine_limit *l, int rc, const char *what, struct buf *why)
+int limit_why(const struct limit *l, int rc, const char *what, struct buf *why)
 {
 	if (rc != RC_CANCELLED)
 		return rc;
