@@ -45,6 +45,13 @@ static void stepkit_plugin(void)
 	buf_fini(&command);
 }
 
+static const char *stepkit_devices(void)
+{
+	const char *said = getenv("STEP_DEVICES");
+
+	return said ? said : strcmp(getenv("STEP_RUN"), "two") ? "cuda" : "cuda:0-1";
+}
+
 int stepkit_setup(void **state)
 {
 	int n = STEP_PROMPT + STEP_DECODE;
@@ -54,7 +61,7 @@ int stepkit_setup(void **state)
 	tinykit_tokens(&kit.cpu, 7, kit.token, n);
 	kit.want = tinykit_prefill(&kit.cpu, kit.cpu.ref, &kit.cpu.exact, kit.token, n);
 	tinykit_init(&kit.gpu, 1);
-	if (ranks_open(strcmp(getenv("STEP_RUN"), "two") ? "cuda" : "cuda:0-1", 60, &kit.ranks, &kit.gpu.why) ||
+	if (ranks_open(stepkit_devices(), 60, &kit.ranks, &kit.gpu.why) ||
 	    model_place_ranks(kit.gpu.model, kit.ranks, &kit.gpu.why))
 		fail_msg("%s", buf_str(&kit.gpu.why));
 	kit.device = ranks_device(kit.ranks, 0);

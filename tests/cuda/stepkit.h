@@ -22,7 +22,7 @@ struct stepkit {
 };
 extern struct stepkit kit;
 
-/* For cmocka's groups. */
+/* For cmocka's groups. In the environment STEP_DEVICES names others than the run's, TINYKIT_MODEL another model. */
 int stepkit_setup(void **state);
 int stepkit_teardown(void **state);
 /* The set that these overlays make. */

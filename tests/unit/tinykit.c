@@ -10,12 +10,12 @@
 
 void tinykit_init(struct tinykit *k, int n_threads)
 {
-	const char *top = getenv("top_srcdir");
+	const char *top = getenv("top_srcdir"), *other = getenv("TINYKIT_MODEL");
 	char dir[4096];
 	int rc;
 
 	*k = (struct tinykit){ 0 };
-	snprintf(dir, sizeof dir, "%s/etc/tiny", top ? top : ".");
+	snprintf(dir, sizeof dir, "%s%s", other ? other : top ? top : ".", other ? "" : "/etc/tiny");
 	rc = model_open(dir, &k->model, &k->why);
 	if (rc < 0)
 		fail_msg("%s: %s", dir, buf_str(&k->why));

@@ -25,6 +25,7 @@ struct tinykit {
 	struct buf why;
 };
 
+/* In the environment TINYKIT_MODEL names another one. */
 void tinykit_init(struct tinykit *k, int n_threads);
 void tinykit_fini(struct tinykit *k);
 /* For cmocka's groups: *state is a kit with one thread. */
