@@ -6,8 +6,6 @@
 
 #include "plugins/dsv4_plugin.h"
 
-#include <string.h>
-
 /* Sums of products run over blocks of this many terms, so that long rows lose no more precision than short
  * ones. */
 #define REF_BLOCK 128
@@ -18,30 +16,17 @@ static inline int64_t ref_min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Four lanes at any float. Each is computed by itself, as if written so; but a sanitizer, whose checks are most of what ref
- * costs there, looks at all of them at once. */
-typedef float ref_four __attribute__((vector_size(16), aligned(4), may_alias));
-
-static inline ref_four ref_load(const float *x)
-{
-	return *(const ref_four *)x;
-}
-
 /* The order of one block of n terms: lane l sums the terms l, l + 8, l + 16... in rising order, then the
  * eight lanes are added as a tree. Fixed lanes let a compiler use vectors without being free to reorder
  * anything. */
 static inline float ref_dot_block(const float *a, const float *b, int64_t n)
 {
-	ref_four low = { 0 }, high = { 0 };
-	float s[REF_LANES];
+	float s[REF_LANES] = { 0 };
 	int64_t k = 0;
 
-	for (; k + REF_LANES <= n; k += REF_LANES) {
-		low += ref_load(a + k) * ref_load(b + k);
-		high += ref_load(a + k + 4) * ref_load(b + k + 4);
-	}
-	memcpy(s, &low, sizeof low);
-	memcpy(s + 4, &high, sizeof high);
+	for (; k + REF_LANES <= n; k += REF_LANES)
+		for (int l = 0; l < REF_LANES; l++)
+			s[l] += a[k + l] * b[k + l];
 	for (int l = 0; k + l < n; l++)
 		s[l] += a[k + l] * b[k + l];
 	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
@@ -62,8 +47,9 @@ static inline void ref_axpy(float *restrict y, float p, const float *restrict x,
 {
 	int64_t k = 0;
 
-	for (; k + 4 <= n; k += 4)
-		*(ref_four *)(y + k) += p * ref_load(x + k);
+	for (; k + REF_LANES <= n; k += REF_LANES)
+		for (int l = 0; l < REF_LANES; l++)
+			y[k + l] += p * x[k + l];
 	for (; k < n; k++)
 		y[k] += p * x[k];
 }
