@@ -19,10 +19,11 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "ctl"), os.path.join(HERE, "..", "lib")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import plugins  # noqa: E402
-import probe_url  # noqa: E402
+import probing  # noqa: E402
 import servers  # noqa: E402
+import wrong_servers  # noqa: E402
 from client import BUILD  # noqa: E402
 from daemon import Daemon  # noqa: E402
 from scenario import ok  # noqa: E402
@@ -158,13 +159,13 @@ def table(cell):
 
 
 def protocol(seen):
-    """The faults of probe_url, which only api is to catch, as lines of a table. Once each they are tried there."""
+    """The faults of the protocol, which only api is to catch, as lines of a table. Once each they are tried by probe_faults.py."""
     lines = ["| a server where | checks of api that fail |", "|---|---|"]
-    for checks, handler in [(set(), Sound), *probe_url.FAULTS]:
+    for checks, handler in [(set(), Sound), *wrong_servers.FAULTS]:
         for n in range(RUNS if RUNS > 1 else 0):
             with Served(handler) as url:
-                code, result = probe_url.probe(url, "--patience", "1")
-            found = probe_url.bad_checks(result)
+                code, result = probing.probe(url, "--patience", "1")
+            found = probing.bad_checks(result)
             if found != checks or (code == 0) == bool(checks):
                 seen.wrong.append(f"{handler.__name__}: run {n}: {found}, not {checks}: {result['why']}")
         said = handler.__doc__.replace("|", "\\|") if checks else "nothing is wrong"
@@ -199,7 +200,7 @@ Each row is one fault, in a kernel (`tests/plugins`) or in a server (`tests/faul
 
 def written(lines, more):
     with open(TABLE, "w", encoding="utf-8") as f:
-        f.write(HEAD + "\n".join(lines) + "\n\nFaults of the protocol (`tests/ctl/probe_url.py`), for the probe api, "
+        f.write(HEAD + "\n".join(lines) + "\n\nFaults of the protocol (`tests/lib/wrong_servers.py`), for the probe api, "
                 "whose report names each check:\n\n" + "\n".join(more) + "\n")
 
 
