@@ -226,7 +226,7 @@ static void flash_block(struct flash *f, const char *prefix, int ratio, bool has
 
 static void flash_stage(struct flash *f, int stage)
 {
-	char prefix[16];
+	char prefix[24];
 
 	snprintf(prefix, sizeof prefix, "mtp.%d.", stage);
 	flash_block(f, prefix, 0, false);
@@ -252,7 +252,7 @@ static void flash_stage(struct flash *f, int stage)
 
 static void flash_shards(struct flash *f)
 {
-	char prefix[16];
+	char prefix[24];
 	int i;
 
 	flash_begin(f);

@@ -16,6 +16,13 @@ from client import BUILD, SKIP
 
 PACKAGES = ("dsv4d", "dsv4d-plugins", "dsv4ctl", "libdsv4-dev")
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+NVCC = """#!/bin/sh
+while [ $# -gt 1 ]; do
+	case $1 in -o) out=$2 ;; -MF) : >"$2" ;; esac
+	shift
+done
+cp "%s/$out" "$out"
+"""
 CHAT = json.dumps({"messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": 8, "temperature": 0})
 
 
@@ -25,10 +32,24 @@ def make(directory, *words, **more):
     assert r.returncode == 0, (words, r.stdout[-3000:], r.stderr[-3000:])
 
 
+def kernels(tmp):
+    """A folder with an nvcc that gives what this build's made of the same sources, which takes minutes; empty without one."""
+    path = os.path.join(tmp, "bin", "nvcc")
+    os.mkdir(os.path.dirname(path))
+    with open(os.path.join(BUILD, "Makefile"), encoding="utf-8") as f:
+        has_nvcc = re.search(r"^NVCC = \S", f.read(), re.M)
+    if has_nvcc:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(NVCC % os.path.abspath(BUILD))
+        os.chmod(path, 0o755)
+    return os.path.dirname(path)
+
+
 def build(tmp):
     """The packages of this version, and those of the next one, as two folders."""
     make(BUILD, "make", "-s", "distdir", f"distdir={tmp}/source")
-    options = {"DEB_BUILD_OPTIONS": f"noautodbgsym nocheck parallel={os.cpu_count()}"}
+    options = {"DEB_BUILD_OPTIONS": f"noautodbgsym nocheck parallel={os.cpu_count()}",
+               "PATH": kernels(tmp) + ":" + os.environ["PATH"]}
     made = []
     for version, more in (("0.1.0", ()), ("0.1.1", ("--no-pre-clean",))):
         changelog = os.path.join(tmp, "source", "debian", "changelog")
