@@ -183,11 +183,11 @@ static void answers_are_those_without_drafts(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < mem_countof(ways); i++) {
-		int n = ask_all(e, all, &ways[i], 0, false, 7, plain), drafted = 0, accepted = 0, tokens = 0;
+		int n = ask_all(e, all, &ways[i], 0, false, 7 * WARM_STEP, plain), drafted = 0, accepted = 0, tokens = 0;
 
 		/* Cold, or going on from what the ways before have left. */
 		for (int s = 1; s <= SPECULATE_MAX; s += SPECULATE_MAX - 1 - (int)i % 2) {
-			assert_int_equal(ask_all(e, all, &ways[i], s, i % 2, 7, draft), n);
+			assert_int_equal(ask_all(e, all, &ways[i], s, i % 2, 7 * WARM_STEP, draft), n);
 			for (int k = 0; k < n; k++) {
 				const struct gen_usage *u = &draft[k].view.usage;
 
@@ -309,5 +309,6 @@ int main(void)
 		cmocka_unit_test(answers_are_those_without_drafts),
 	};
 
+	warm_say();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "plugins/ref/ref.h"
 #include "plugins/ref/vec.h"
 #include "tests/unit/explainkit.h"
+#include "tests/unit/sanitized.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -99,7 +100,7 @@ static void by_hand_before(void *arg, const struct forward_op *o)
 static void scores_and_ranks_are_those_worked_out_by_hand(void **state)
 {
 	(void)state;
-	for (uint32_t seed = 1; seed < 5; seed++) {
+	for (uint32_t seed = 1; seed < 5; seed += WARM_STEP) {
 		struct by_hand b = { 0 };
 		struct forward_watch watch = { .arg = &b, .before = by_hand_before };
 		struct explainkit f;
@@ -211,7 +212,7 @@ static void the_named_top_k_takes_the_text_and_one_less_does_not(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		for (uint32_t seed = 11; seed < 13; seed++)
-			for (int64_t begin = 3; begin < N_TOK - 20; begin += 27) {
+			for (int64_t begin = 3; begin < N_TOK - 20; begin += 27 * WARM_STEP) {
 				struct explain_text t;
 				struct explainkit f;
 
@@ -227,7 +228,7 @@ static void the_named_top_k_takes_the_text_and_one_less_does_not(void **state)
 				}
 				explainkit_end(&f);
 			}
-	assert_true(tried > 6);
+	assert_true(tried > 6 / WARM_STEP);
 }
 
 /* ---- which rows hold a token ---- */
@@ -278,7 +279,7 @@ static void steps_and_phases_do_not_matter_to_right_kernels(void **state)
 	(void)state;
 	explainkit_begin(&g, test_plugins, NULL, 21);
 	explainkit_run(&g);
-	for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+	for (size_t i = 0; i < sizeof way / sizeof *way; i += WARM_STEP) {
 		explainkit_begin(&f, test_plugins, NULL, 21);
 		f.o.chunk = way[i][0];
 		f.o.n_prompt = way[i][1];
@@ -407,5 +408,6 @@ int main(void)
 		cmocka_unit_test(the_best_of_many_is_the_best_of_each),
 		cmocka_unit_test(it_can_be_stopped_and_says_why_it_cannot_be_run),
 	};
+	warm_say();
 	return cmocka_run_group_tests(tests, test_init, NULL);
 }

@@ -4,6 +4,8 @@
 #ifndef TESTS_SANITIZED_H
 #define TESTS_SANITIZED_H
 
+#include <stdio.h>
+
 /* Sanitized kernels are ten times slower: of a list of like cases every third runs there, all
  * of them in a plain build. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -11,6 +13,12 @@
 #else
 #define WARM_STEP 1
 #endif
+/* A test's log says so. */
+static inline void warm_say(void)
+{
+	if (WARM_STEP > 1)
+		printf("a build with a sanitizer: one of %d like cases\n", WARM_STEP);
+}
 /* ThreadSanitizer is for what may race. */
 #ifdef __SANITIZE_THREAD__
 #define WARM_RACES_ONLY 1

@@ -3,6 +3,7 @@
  * Threads: main and the pool's. Locks: none. */
 #include "engine/base/mem.h"
 #include "engine/base/rc.h"
+#include "tests/unit/sanitized.h"
 #include "tests/unit/tinykit.h"
 
 #include <stdio.h>
@@ -97,7 +98,7 @@ static void test_every_edge_of_random_steps(void **state)
 	struct fixture *f = *state;
 	uint32_t x = 7;
 
-	for (size_t c = 0; c < mem_countof(longest); c++) {
+	for (size_t c = 0; c < mem_countof(longest); c += WARM_STEP) {
 		struct sequence *s = tinykit_sequence(&f->kit);
 		char what[64];
 
@@ -320,5 +321,6 @@ int main(void)
 		cmocka_unit_test(test_bytes),
 	};
 
+	warm_say();
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -2,6 +2,7 @@
  * variants.c - the plugins that operators argue about, in the whole model: each has the numbers its tag says.
  * Threads: main and the pool's. Locks: none. */
 #include "tests/unit/beside.h"
+#include "tests/unit/sanitized.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +120,7 @@ static void test_distances(void **state)
 {
 	struct tinykit *k = *state;
 
-	for (size_t i = 0; i < 2 * N_VARIANT; i++) {
+	for (size_t i = 0; i < 2 * N_VARIANT; i += WARM_STEP) {
 		const struct variant *v = &variants[i / 2];
 		enum dsv4_phase phase = i % 2 ? DSV4_DECODE : DSV4_PREFILL;
 		struct kset *other, *ks;
@@ -146,7 +147,7 @@ static void test_moe_fused_is_exact(void **state)
 {
 	struct tinykit *k = *state;
 
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 4; i += WARM_STEP) {
 		enum dsv4_phase phase = i % 2 ? DSV4_DECODE : DSV4_PREFILL;
 		struct kset *other, *ks;
 		struct plugkit p;
@@ -173,7 +174,7 @@ static void test_same_bits(void **state)
 	struct tinykit *one = *state, two;
 
 	tinykit_init(&two, 2);
-	for (size_t i = 0; i < N_VARIANT; i++) {
+	for (size_t i = 0; i < N_VARIANT; i += WARM_STEP) {
 		const struct variant *v = &variants[i];
 		size_t bytes = N_TOK * (size_t)one->vocab * sizeof(float);
 		float *whole, *cut, *ref = run(one, one->ref, v->exact, N_TOK, N_TOK);
@@ -255,5 +256,6 @@ int main(void)
 		cmocka_unit_test(test_the_score_op_is_told_top_k),
 	};
 
+	warm_say();
 	return cmocka_run_group_tests(tests, tinykit_setup, tinykit_teardown);
 }
