@@ -33,7 +33,8 @@
 	MAIN_FLAG("log-level", CONF_log_level, "LEVEL", "err, warn, notice, info or debug [info]") \
 	MAIN_FLAG("inspect", -1, "DIR", "describe a checkpoint from its headers, then end; 69 if unusable") \
 	MAIN_FLAG("plan", -1, NULL, \
-		  "print how the checkpoint DIR would lie on the GPUs of --device (cuda:0-7), then end; 69 if it cannot") \
+		  "print how the checkpoint DIR would lie on the GPUs of --device (cuda:0-7), then end; " \
+		  "69 if it cannot") \
 	MAIN_FLAG("gpu-memory", -1, "SIZE", "with --plan: bytes of each GPU, with K, M or G [141G]") \
 	MAIN_FLAG("json", -1, NULL, "with --inspect or --plan: as JSON") \
 	MAIN_FLAG("test", -1, NULL, "check the configuration, then end (also -t)") \

@@ -27,7 +27,8 @@ enum cuda_result {
 	CUDA_LAUNCH_TIMEOUT = 702,
 	CUDA_CONTEXT_DESTROYED = 709,
 	CUDA_ASSERT = 710,
-	CUDA_HARDWARE_STACK = 714,      /* the first of the things that a kernel can do wrong; launch failed is the last */
+	CUDA_HARDWARE_STACK = 714,      /* the first of the things that a kernel can do wrong;
+					 * launch failed is the last */
 	CUDA_LAUNCH_FAILED = 719,
 	CUDA_TENSOR_MEMORY_LEAK = 721,
 	CUDA_CAPTURE_INVALIDATED = 901,
@@ -86,7 +87,8 @@ struct cuda_driver {
 #undef FN
 };
 
-/* libcuda.so.1, loaded and initialised once. RC_UNAVAILABLE: it is not there, is too old, or finds no GPU; why says which. */
+/* libcuda.so.1, loaded and initialised once. RC_UNAVAILABLE: it is not there, is too old, or
+ * finds no GPU; why says which. */
 int cuda_driver(const struct cuda_driver **ret_cu, struct buf *why);
 /* "CUDA_ERROR_OUT_OF_MEMORY (out of memory)". */
 void cuda_error_put(const struct cuda_driver *cu, int rc, struct buf *out);

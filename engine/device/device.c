@@ -127,8 +127,8 @@ static int device_lacks(const struct device *d, struct buf *why)
 		return buf_why(why, RC_UNAVAILABLE, "%s (%s) has compute capability %d.%d; %d.%d is needed", d->name,
 			       d->model, d->major, d->minor, DEVICE_MIN_SM / 10, DEVICE_MIN_SM % 10);
 	if (!device_attribute(d, CUDA_CONCURRENT_MANAGED))
-		return buf_why(why, RC_UNAVAILABLE, "%s (%s) does not share managed memory with a host that runs", d->name,
-			       d->model);
+		return buf_why(why, RC_UNAVAILABLE, "%s (%s) does not share managed memory with a host that runs",
+			       d->name, d->model);
 	return 0;
 }
 
@@ -297,7 +297,8 @@ void device_view(struct device *d, struct device_view *ret_v)
 	if (!device_is_gpu(d))
 		return;
 	device_enter(d);
-	left = d->at_open - atomic_load(&d->taken); /* the driver does not count managed memory that lies with the host */
+	left = d->at_open - atomic_load(&d->taken); /* the driver does not count managed memory that
+						     * lies with the host */
 	if (!device_broken(d) && d->cu->mem_info(&free_bytes, &total) == CUDA_OK)
 		ret_v->free = free_bytes < left ? free_bytes : left;
 	snprintf(ret_v->model, sizeof ret_v->model, "%s", d->model);

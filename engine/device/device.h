@@ -24,16 +24,16 @@ struct device;
 
 /* The one that always is. */
 struct device *device_cpu(void);
-/* A name of device_list.h, of one device. RC_INVALID for another, RC_UNSUPPORTED for several; RC_UNAVAILABLE: no driver,
- * no such GPU, or it lacks what we need; why says which. */
+/* A name of device_list.h, of one device. RC_INVALID for another, RC_UNSUPPORTED for several; RC_UNAVAILABLE: no
+ * driver, no such GPU, or it lacks what we need; why says which. */
 int device_open(const char *name, struct device **ret_d, struct buf *why);
 /* Its queues are gone, and what was allocated; loaded code and weights go with it. Of device_cpu() it is nothing. */
 void device_close(struct device **d);
 
 const char *device_name(const struct device *d);      /* "cpu", "cuda:0" */
 bool device_is_gpu(const struct device *d);
-/* Does it have what a plugin's `gpu` words ask for, e.g. "sm_80"? Any CPU plugin's "" runs anywhere. False: ret_lacks, if
- * not NULL, gets the first that it has not. */
+/* Does it have what a plugin's `gpu` words ask for, e.g. "sm_80"? Any CPU plugin's "" runs anywhere. False: ret_lacks,
+ * if not NULL, gets the first that it has not. */
 bool device_has(const struct device *d, const char *features, struct buf *ret_lacks);
 /* A kernel failed or the GPU is lost, or one that computes with it (ranks.h): nothing runs on it any more. */
 bool device_broken(const struct device *d);
@@ -44,12 +44,14 @@ void device_kind(const struct device *d, struct buf *out);
 struct device_view {
 	char model[96];                  /* "NVIDIA H200"; "" for the CPU */
 	int sm;                          /* compute capability, e.g. 90 */
-	uint64_t total, free;            /* bytes, as the driver says; but managed memory is not free, wherever its pages are */
+	uint64_t total, free;            /* bytes, as the driver says; but managed memory is not
+					  * free, wherever its pages are */
 	uint64_t weights, work, pinned;  /* bytes: of weights; of work memory in use; of pinned host memory */
 	uint64_t experts_host;           /* bytes of routed experts that lie in pinned host memory */
 	uint64_t expert_slots, expert_slot_bytes;    /* device memory for those by use */
 	uint64_t expert_hits, expert_misses;         /* those of them that decode steps used and found there, or not */
-	uint64_t graph_steps, graphs, plain_steps; /* steps launched as a graph; graphs made; decode steps that were not one */
+	uint64_t graph_steps, graphs, plain_steps; /* steps launched as a graph; graphs made; decode
+						    * steps that were not one */
 	int graph_nodes;                 /* of the newest graph */
 	char graph_why[160];             /* why the last such step was not; "" */
 };
@@ -59,14 +61,15 @@ void device_count_experts(struct device *d, int slots, uint64_t hits, uint64_t m
 
 /* ---- work memory ---- */
 
-/* n * size bytes, 64-byte aligned; zeroed on the CPU, anything on a GPU; NULL if short. Managed memory may be larger than a
- * GPU, which then moves pages to the host and back for ever: all that a device takes of its GPU is counted, and never is
- * more than was free when it was opened, less a sixty-fourth of the memory for the driver's own. */
+/* n * size bytes, 64-byte aligned; zeroed on the CPU, anything on a GPU; NULL if short. Managed memory may be larger
+ * than a GPU, which then moves pages to the host and back for ever: all that a device takes of its GPU is counted, and
+ * never is more than was free when it was opened, less a sixty-fourth of the memory for the driver's own. */
 void *device_alloc(struct device *d, size_t n, size_t size);
 /* Nothing that is queued uses it. p may be NULL. */
 void device_free(struct device *d, void *p);
 
-/* On a GPU alone: memory that the host cannot read, for copies of experts (the view's expert_slot_bytes). NULL if short. */
+/* On a GPU alone: memory that the host cannot read, for copies of experts (the view's
+ * expert_slot_bytes). NULL if short. */
 void *device_plain_new(struct device *d, size_t bytes);
 /* As large as it was asked for. p may be NULL. */
 void device_plain_free(struct device *d, void *p, size_t bytes);

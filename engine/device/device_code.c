@@ -63,7 +63,8 @@ static int device_module(const struct dsv4_host *host, const void *image, struct
 		device_log(d, host, rc, "code is not loaded", log);
 	free(log);
 	if (rc)
-		return rc == CUDA_NO_BINARY || rc == CUDA_UNSUPPORTED_PTX ? -ENOEXEC : rc == CUDA_NO_MEMORY ? -ENOMEM : -EINVAL;
+		return rc == CUDA_NO_BINARY || rc == CUDA_UNSUPPORTED_PTX ? -ENOEXEC : rc == CUDA_NO_MEMORY ? -ENOMEM :
+			-EINVAL;
 	m = mem_new(sizeof *m);
 	m->host = host;
 	m->module = module;
@@ -153,8 +154,8 @@ static int device_launch(struct dsv4_exec *x, struct dsv4_kernel *k, const struc
 	if (!l->grid[0] || !l->grid[1] || !l->grid[2])
 		return 0;
 	queue_begin(q);
-	rc = q->device->cu->launch(k->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-				   l->shared, q->stream, params, NULL);
+	rc = q->device->cu->launch(k->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+				   l->block[2], l->shared, q->stream, params, NULL);
 	if (rc == CUDA_OK)
 		return 0;
 	device_log(q->device, k->module->host, rc, "a launch was refused", "");

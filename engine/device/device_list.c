@@ -59,6 +59,7 @@ int device_list_parse(const char *words, struct device_list *ret_l, struct buf *
 		ret_l->n += ret_l->n == 0;
 		return 0;
 	}
-	return buf_why(why, RC_INVALID, "unknown device \"%s\"; expected cpu, cuda, or cuda: and numbers below %d, each once, as in "
+	return buf_why(why, RC_INVALID,
+		       "unknown device \"%s\"; expected cpu, cuda, or cuda: and numbers below %d, each once, as in "
 		       "cuda:0-3,6", words, DEVICE_LIST_MAX);
 }

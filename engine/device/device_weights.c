@@ -136,7 +136,8 @@ int device_keep_host(struct device *d, const void *p, size_t bytes, struct buf *
 
 static int device_range_order(const void *a, const void *b)
 {
-	uintptr_t x = (uintptr_t)((const struct device_range *)a)->host, y = (uintptr_t)((const struct device_range *)b)->host;
+	uintptr_t x = (uintptr_t)((const struct device_range *)a)->host,
+		y = (uintptr_t)((const struct device_range *)b)->host;
 
 	return x < y ? -1 : x > y;
 }
@@ -175,7 +176,8 @@ void device_weights_fini(struct device *d)
 		const struct device_arena *a = &w->arena[i];
 
 		if (a->pinned)
-			(void)d->cu->host_free(a->pinned); /* with the device, whose count of it nobody reads any more */
+			(void)d->cu->host_free(a->pinned); /* with the device, whose count of it
+							    * nobody reads any more */
 		else
 			device_plain_drop(d, a->p, a->size);
 	}

@@ -30,7 +30,8 @@ static void nccl_load(void)
 #include "engine/device/nccl.def"
 #undef FN
 	if (!nccl_why.len && (nccl_table.version(&version) != NCCL_OK || version < NCCL_OLDEST))
-		buf_printf(&nccl_why, "NCCL is too old: " NCCL_LIBRARY " is version %d; %d is needed", version, NCCL_OLDEST);
+		buf_printf(&nccl_why, "NCCL is too old: " NCCL_LIBRARY " is version %d; %d is needed", version,
+			   NCCL_OLDEST);
 }
 
 int nccl_library(const struct nccl_library **ret_nccl, struct buf *why)

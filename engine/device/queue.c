@@ -216,7 +216,8 @@ void queue_move_rows(struct queue *q, void *dst, size_t dst_stride, const void *
 {
 	const struct cuda_copy_rows c = {
 		.from_type = CUDA_MEMORY_UNIFIED, .from = (uintptr_t)src, .from_stride = src_stride,
-		.to_type = CUDA_MEMORY_UNIFIED, .to = (uintptr_t)dst, .to_stride = dst_stride, .bytes = bytes, .rows = rows,
+		.to_type = CUDA_MEMORY_UNIFIED, .to = (uintptr_t)dst, .to_stride = dst_stride, .bytes = bytes,
+		.rows = rows,
 	};
 
 	must(dst_stride >= bytes && src_stride >= bytes);
@@ -238,7 +239,8 @@ const void *queue_fetch(struct queue *q, const void *src, size_t bytes)
 	p = queue_stage(q, NULL, bytes);
 	queue_begin(q);
 	if (p && bytes)
-		queue_result(q, q->device->cu->copy_to_host(p, (uintptr_t)src, bytes, q->stream), "a copy from the GPU");
+		queue_result(q, q->device->cu->copy_to_host(p, (uintptr_t)src, bytes, q->stream),
+			     "a copy from the GPU");
 	return p;
 }
 

@@ -2,8 +2,8 @@
  * queue.h - what one forward pass after another is driven by: a device's stream with its scratch, staging and graphs.
  * Threads: one at a time per queue; passes on several threads have one each. Lock: a leaf, as malloc's.
  *
- * The host never writes work memory that something queued reads or writes: it fills what queue_stage() gives and sends it
- * by queue_put(), in the order of the ops around it. On the CPU all this is the memory itself, and costs nothing. */
+ * The host never writes work memory that something queued reads or writes: it fills what queue_stage() gives and sends
+ * it by queue_put(), in the order of the ops around it. On the CPU all this is the memory itself, and costs nothing. */
 #ifndef ENGINE_QUEUE_H
 #define ENGINE_QUEUE_H
 
@@ -31,7 +31,8 @@ void queue_move(struct queue *q, void *dst, const void *src, size_t bytes);
 /* So many rows of so many bytes; the strides are bytes from one row to the next, and no shorter. */
 void queue_move_rows(struct queue *q, void *dst, size_t dst_stride, const void *src, size_t src_stride, size_t rows,
 	size_t bytes);
-/* Where the host may read src after the next sync, until the queue_stage() after it; the CPU's is src. NULL if short. */
+/* Where the host may read src after the next sync, until the queue_stage() after it; the CPU's
+ * is src. NULL if short. */
 const void *queue_fetch(struct queue *q, const void *src, size_t bytes);
 /* device_free() when what is queued has run. */
 void queue_discard(struct queue *q, void *p);
@@ -40,8 +41,9 @@ void queue_discard(struct queue *q, void *p);
 struct dsv4_exec *queue_exec(struct queue *q);
 /* Before each op: scratch and uploads of the last one are over. */
 void queue_next_op(struct queue *q);
-/* Waits for all that is queued. RC_DEVICE: the GPU is lost, or a kernel failed; why has the driver's words, and the device
- * stays so (device_broken()). -ENOMEM. _end() at the end of a step, _sync() in its midst, where the host has to look. */
+/* Waits for all that is queued. RC_DEVICE: the GPU is lost, or a kernel failed; why has the driver's words, and the
+ * device stays so (device_broken()). -ENOMEM. _end() at the end of a step, _sync() in its midst, where the host has to
+ * look. */
 int queue_sync(struct queue *q, struct buf *why);
 int queue_end(struct queue *q, struct buf *why);
 /* For who calls ops one by one: waits for the last and is ready for the next. 0 or -EIO; size bytes at why say why. */
@@ -52,11 +54,12 @@ int queue_op_done(struct queue *q, char *why, size_t size);
  * host looks into in the midst runs in pieces, with the same results, and the next of that key are not captured.
  * -ENOMEM: the GPU has no memory for a capture; nothing has begun or failed. */
 int queue_graph(struct queue *q, uint64_t key);
-/* What is being captured becomes something that the next sync launches, so that ranks can agree before any of them does.
- * -ENOMEM: the GPU has no memory for a graph; what was captured is gone, and is to be queued again without one. Other
- * failures are queue_failed()'s. */
+/* What is being captured becomes something that the next sync launches, so that ranks can agree before any of them
+ * does. -ENOMEM: the GPU has no memory for a graph; what was captured is gone, and is to be queued again without one.
+ * Other failures are queue_failed()'s. */
 int queue_ready(struct queue *q);
-/* 0, or the first failure so far of what was to be queued, which the next sync will tell: for ranks_agree() before it. */
+/* 0, or the first failure so far of what was to be queued, which the next sync will tell: for
+ * ranks_agree() before it. */
 int queue_failed(const struct queue *q);
 /* What was captured since queue_graph() is not launched: ranks have agreed on an error, or on doing without a graph. */
 void queue_drop(struct queue *q);

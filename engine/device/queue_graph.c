@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * queue_graph.c - decode steps as graphs: captured each time, since their numbers differ, and launched by an executable one
- * that is kept as long as the list of kernels is the same.
+ * queue_graph.c - decode steps as graphs: captured each time, since their numbers differ, and launched by an executable
+ * one that is kept as long as the list of kernels is the same.
  * Threads: one at a time per queue. Locks: the view's, a leaf.
  *
  * Steps of one set differ in how many sequences they have and in which of them complete a group of the compressors, so

@@ -7,8 +7,8 @@
 #include "engine/device/device_priv.h"
 #include "engine/device/queue.h"
 
-/* Bytes handed out one after the other until all of them are over; chunks that were too small are replaced by one of the
- * full size then. */
+/* Bytes handed out one after the other until all of them are over; chunks that were too small are replaced by one of
+ * the full size then. */
 struct queue_chunk {
 	struct queue_chunk *next;
 	uint64_t p;                     /* on the device */

@@ -57,9 +57,10 @@ static int ranks_alike(const struct ranks *r, struct buf *why)
 		const struct device *b = r->place[i].device;
 
 		if (a->gpu.sm != b->gpu.sm)
-			return buf_why(why, RC_UNAVAILABLE, "%s (%s) has compute capability %d.%d, %s (%s) %d.%d; they compute one "
-				       "model only if it is the same", a->name, a->model, a->major, a->minor, b->name, b->model,
-				       b->major, b->minor);
+			return buf_why(why, RC_UNAVAILABLE,
+				       "%s (%s) has compute capability %d.%d, %s (%s) %d.%d; they compute one "
+				       "model only if it is the same", a->name, a->model, a->major, a->minor, b->name,
+				       b->model, b->major, b->minor);
 	}
 	return 0;
 }

@@ -2,10 +2,10 @@
  * ranks_nccl.c - GPUs that gather by NCCL, and how all of them stop when one does.
  * Threads: as ranks.h, and an ender per rank. Locks: of each rank's communicator and of the end, leaves.
  *
- * A rank that waits for its stream waits for all the others' gathers: when one breaks, the communicators are aborted, which
- * ends their kernels. Both ways to end a communicator wait: for graphs that gather, which the ranks' threads free after
- * that, and for the other ranks. So each is ended by a thread of its own, which has nothing else to do. None of this has
- * run on a GPU. */
+ * A rank that waits for its stream waits for all the others' gathers: when one breaks, the communicators are aborted,
+ * which ends their kernels. Both ways to end a communicator wait: for graphs that gather, which the ranks' threads free
+ * after that, and for the other ranks. So each is ended by a thread of its own, which has nothing else to do. None of
+ * this has run on a GPU. */
 #include "engine/base/clock.h"
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -108,7 +108,8 @@ void ranks_nccl_close(struct ranks *r)
 	for (int i = 0; i < r->n_ender; i++) {
 		const struct device *d = r->place[i].device;
 
-		must(!d || atomic_load(&d->queues) == (d->loader != NULL)); /* NCCL would wait for ever for graphs that are left */
+		must(!d || atomic_load(&d->queues) == (d->loader != NULL)); /* NCCL would wait for ever for graphs that
+									     * are left */
 	}
 	must_zero(pthread_mutex_lock(&r->end_mutex));
 	ranks_end_nccl(r, RANKS_DESTROY);
@@ -230,7 +231,8 @@ static int ranks_nccl_queue(struct ranks *r, struct queue **q, char **memory, st
 		q[i] = queue_new(r->place[i].device, why);
 		memory[i] = device_alloc(r->place[i].device, (size_t)r->n + 1, RANKS_FIRST);
 		if (!q[i] || !memory[i])
-			rc = q[i] ? buf_why(why, -ENOMEM, "%s: no memory for what is gathered", r->place[i].device->name) : RC_DEVICE;
+			rc = q[i] ? buf_why(why, -ENOMEM, "%s: no memory for what is gathered",
+					    r->place[i].device->name) : RC_DEVICE;
 	}
 	if (rc)
 		return rc;

@@ -20,7 +20,8 @@ struct ranks_place {
 	const void *src;                /* [bytes]: what others copy, on the CPU */
 	size_t bytes;
 	struct ranks *ranks;
-	pthread_mutex_t call;           /* a leaf, held in each call of NCCL for this rank but the last: who has the communicator */
+	pthread_mutex_t call;           /* a leaf, held in each call of NCCL for this rank but the
+					 * last: who has the communicator */
 	void *comm;                     /* NULL: over */
 	pthread_t ender;                /* makes that last call */
 };

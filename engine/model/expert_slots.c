@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies before one step. A decode step of Flash that has none of its 43 x 6 experts reads 3.4 GB through the bus; eight
- * more, 0.1 GB, make it 3 % longer at most, and a step that has them all pays nothing. */
+/* Copies before one step. A decode step of Flash that has none of its 43 x 6 experts reads 3.4 GB through the bus;
+ * eight more, 0.1 GB, make it 3 % longer at most, and a step that has them all pays nothing. */
 #define SLOTS_COPIES 8
 /* Ids of a layer that are looked at: 64 tokens of eight. */
 #define SLOTS_IDS 512

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * expert_slots.h - routed experts that lie with the host are copied to the GPU by use, the least recently used give way;
- * those that are resident there have no part in it.
+ * expert_slots.h - routed experts that lie with the host are copied to the GPU by use, the least recently used give
+ * way; those that are resident there have no part in it.
  * Threads: one at a time, the forward's that has them. Locks: none.
  *
- * No step waits for it: ids that a decode step's routing chose are read back with its logits, and what was missed is copied
- * on the queue before the next step, in order with its kernels. They find each expert through a table on the GPU. */
+ * No step waits for it: ids that a decode step's routing chose are read back with its logits, and what was missed is
+ * copied on the queue before the next step, in order with its kernels. They find each expert through a table on the
+ * GPU. */
 #ifndef ENGINE_EXPERT_SLOTS_H
 #define ENGINE_EXPERT_SLOTS_H
 
@@ -12,8 +13,8 @@
 
 struct expert_slots;
 
-/* As many as model_place() has left room for, and at most so many. NULL: all of the model's experts lie on the GPU, or there
- * is no room any more, which is no error. */
+/* As many as model_place() has left room for, and at most so many. NULL: all of the model's experts lie on the GPU, or
+ * there is no room any more, which is no error. */
 struct expert_slots *expert_slots_new(const struct model *m, int most);
 /* The queue that used them has been waited for. NULL is fine. */
 void expert_slots_free(struct expert_slots **s);

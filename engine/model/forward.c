@@ -146,7 +146,8 @@ int forward_prepare(struct forward *f)
 	if (rc == 0)
 		rc = forward_grow(f, FORWARD_B_cut, (size_t)f->n_part, sizeof *f->cut);
 	if (rc == 0 && forward_own_logits(f))
-		rc = forward_grow(f, FORWARD_B_logits, (size_t)f->n_want * (size_t)f->m->weights->head.rows, sizeof *f->logits);
+		rc = forward_grow(f, FORWARD_B_logits, (size_t)f->n_want * (size_t)f->m->weights->head.rows,
+				  sizeof *f->logits);
 	if (rc == 0)
 		rc = forward_prepare_ranks(f);
 	if (rc == 0)
@@ -316,7 +317,8 @@ int forward_logits(struct forward *f, const struct dsv4_hc_weights *hc, const fl
 		return forward_pass_by(f, DSV4_OP_linear, (enum dsv4_wfmt)head->fmt);
 	rc = rc < 0 ? rc : forward_linear(f, (enum dsv4_wfmt)head->fmt, FORWARD_PLAIN, &l);
 	if (rc == 0 && forward_own_logits(f))
-		f->logits_back = queue_fetch(f->queue, f->logits, (size_t)f->n_want * (size_t)head->rows * sizeof *logits);
+		f->logits_back =
+			queue_fetch(f->queue, f->logits, (size_t)f->n_want * (size_t)head->rows * sizeof *logits);
 	return rc;
 }
 
@@ -334,7 +336,8 @@ void forward_set_step(struct forward *f, const struct kset *ks, const struct num
 	f->generation = kset_generation(ks);
 	f->num = n;
 	f->phase = phase;
-	f->no_graph = watch ? "a shadow or an answer's watch looks on" : forward_tap_looks(tap) ? "a tap looks on" : NULL;
+	f->no_graph = watch ? "a shadow or an answer's watch looks on" : forward_tap_looks(tap) ? "a tap looks on" :
+		NULL;
 	f->tap = f->rank ? NULL : tap;
 	f->watch = f->rank == 0 || (watch && watch->all_ranks) ? watch : NULL;
 }

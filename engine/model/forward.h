@@ -99,8 +99,8 @@ struct forward_batch {
 /* Both must outlive it. */
 struct forward *forward_new(const struct model *m, struct pool *p);
 void forward_free(struct forward **f);
-/* Before its first step: routed experts that lie with the host move to the GPU by use in its steps, at most so many, where
- * there is room. Bits are the same with and without. */
+/* Before its first step: routed experts that lie with the host move to the GPU by use in its steps, at most so many,
+ * where there is room. Bits are the same with and without. */
 void forward_keep_experts(struct forward *f, int most);
 
 /* Runs the batch and advances every sequence by its n tokens, by one if the others are drafts: the caller commits as

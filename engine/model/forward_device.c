@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * forward_device.c - a step on a GPU: ops by whoever the set names, weights where the device has them, one wait at the end.
+ * forward_device.c - a step on a GPU: ops by whoever the set names, weights where the device
+ * has them, one wait at the end.
  * Threads: as forward.h. Locks: none. */
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
@@ -29,7 +30,8 @@ static const void *forward_there(const struct forward *f, const void *p)
 	return there;
 }
 
-static const struct dsv4_weight *forward_weight(const struct forward *f, struct forward_there *t, const struct dsv4_weight *w)
+static const struct dsv4_weight *forward_weight(const struct forward *f, struct forward_there *t,
+						const struct dsv4_weight *w)
 {
 	t->weight = *w;
 	t->weight.data = forward_there(f, w->data);

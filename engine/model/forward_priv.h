@@ -90,7 +90,8 @@ struct forward {
 	const struct forward_tap *tap;
 	const struct forward_watch *watch;
 	const char *no_graph;          /* why the step is none, on any rank; or NULL */
-	unsigned long n_pass, plain_until; /* passes so far, the same on all ranks; the first that may be a graph again */
+	unsigned long n_pass, plain_until; /* passes so far, the same on all ranks; the first that
+					    * may be a graph again */
 	bool lacks;                    /* it was this GPU that had no memory for one */
 	bool told;                     /* forward_agree() has said that the step fails, or is to be run again */
 	const char *const *name;       /* of the parts, or NULL */
@@ -99,7 +100,8 @@ struct forward {
 	bool cold;                     /* some were since the step before began: weights are not all in memory */
 	int fetched;                   /* layers whose weights but the routed experts were asked for */
 	bool detour;                   /* ops take the longer way: somebody looks on, or a GPU computes */
-	const float *logits_back, *streams_back; /* where the host reads them after the step: a GPU's logits; for the tap */
+	const float *logits_back, *streams_back; /* where the host reads them after the step: a
+						  * GPU's logits; for the tap */
 	int layer;                     /* the one that runs; n_layers is MTP, -1 the head */
 	int n_part, n_tok, n_want;     /* n_want: tokens that want logits */
 	int at_part, at_tok0;          /* what compress works on; first token of an indexer's slice */
@@ -127,14 +129,15 @@ int forward_norm(struct forward *f, float *x, int64_t n_row, int dim, const floa
 /* forward_watch.c: runs the op with the watch, if any, told before and after. RC_CANCELLED when it says stop. */
 int forward_watched(struct forward *f, const struct forward_op *o);
 
-/* forward_device.c: runs an op by whoever the slot names: a GPU's plugin on the queue, another on the pool, when what is
- * queued has run. */
+/* forward_device.c: runs an op by whoever the slot names: a GPU's plugin on the queue, another on the pool, when what
+ * is queued has run. */
 int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, const void *args);
 /* Where others may call that op, this one has nothing to compute: it waits where they would. */
 int forward_pass_by(struct forward *f, enum dsv4_op op, enum dsv4_wfmt wf);
 /* A step begins on the queue. */
 int forward_begin(struct forward *f, struct buf *why);
-/* How a pass ends where a GPU has no memory for a graph; all begin again without one. forward_agree() alone passes it on. */
+/* How a pass ends where a GPU has no memory for a graph; all begin again without one.
+ * forward_agree() alone passes it on. */
 #define FORWARD_NO_GRAPH (-ENOBUFS)
 /* What is queued from here on may be a graph, which a step that fails drops: sequences have made room before. Or
  * FORWARD_NO_GRAPH. */
@@ -155,9 +158,10 @@ static inline bool forward_own_logits(const struct forward *f)
 /* The host looks at the step's memory. */
 int forward_look(struct forward *f);
 
-/* forward_ranks.c: a step on all GPUs of the model, each with a thread, or on the only one. Every rank runs `pass`, in which
- * forward_agree() says how it went so far, whenever it did not go well and at the end: with several GPUs all of them wait
- * there for each other and get the same answer, the lowest rank's error or 0. What ends a pass on one ends it on all. */
+/* forward_ranks.c: a step on all GPUs of the model, each with a thread, or on the only one. Every rank runs `pass`, in
+ * which forward_agree() says how it went so far, whenever it did not go well and at the end: with several GPUs all of
+ * them wait there for each other and get the same answer, the lowest rank's error or 0. What ends a pass on one ends it
+ * on all. */
 typedef int forward_pass_f(struct forward *f, const void *batch);
 int forward_all(struct forward *f, forward_pass_f *pass, const void *batch, struct buf *why);
 int forward_agree(struct forward *f, int rc);

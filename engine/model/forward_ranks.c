@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
- * forward_ranks.c - a step on several GPUs: a thread for each, the same pass on all of them, and what they give each other.
+ * forward_ranks.c - a step on several GPUs: a thread for each, the same pass on all of them,
+ * and what they give each other.
  * Threads: rank 0's is the caller's, the others are made here. Lock: a leaf in struct forward_crew.
  *
- * Every GPU computes all that it has a copy of, so that in a layer only two things cross: what each one's heads gave, before
- * the second output projection, and what each one's experts gave, which all of them add up in the same order. Who fails
- * says so where the others wait before they give; so nobody waits for what will not come. */
+ * Every GPU computes all that it has a copy of, so that in a layer only two things cross: what each one's heads gave,
+ * before the second output projection, and what each one's experts gave, which all of them add up in the same order.
+ * Who fails says so where the others wait before they give; so nobody waits for what will not come. */
 #include "engine/base/altstack.h"
 #include "engine/base/mem.h"
 #include "engine/base/must.h"
@@ -291,7 +292,8 @@ int forward_join_heads(struct forward *f, const float **ret_oa)
 		return 0;
 	rc = forward_gather(f, f->oa, n_tok * width);
 	for (size_t i = 0; i < n && rc == 0; i++)
-		queue_move_rows(f->queue, f->oa_all + i * width, n * row, f->ranks + i * n_tok * width, row, n_tok, row);
+		queue_move_rows(f->queue, f->oa_all + i * width, n * row, f->ranks + i * n_tok * width, row, n_tok,
+				row);
 	*ret_oa = f->oa_all;
 	return rc;
 }

@@ -36,7 +36,8 @@ static int mtp_plan(struct forward *f, const struct mtp_batch *b)
 /* The tokens, their embeddings in f->x, and the streams they go on from, where ops read them. */
 static int mtp_start(struct forward *f, const struct mtp_batch *b)
 {
-	size_t dim = (size_t)f->m->config->hidden_size, row = (size_t)f->m->config->hc_mult * dim, n_tok = (size_t)f->n_tok;
+	size_t dim = (size_t)f->m->config->hidden_size, row = (size_t)f->m->config->hc_mult * dim,
+		n_tok = (size_t)f->n_tok;
 	int32_t *token = forward_stage_tokens(f);
 	float *x = queue_stage(f->queue, f->x, n_tok * dim * sizeof *x);
 	float *streams = queue_stage(f->queue, f->streams, n_tok * row * sizeof *streams);
@@ -79,8 +80,8 @@ static int mtp_streams(struct forward *f, const struct weights_mtp *w)
 		.ldy = w->h_proj.rows,
 	};
 	struct dsv4_sum sum = {
-		.dim = dim, .n_row = a.n_tok, .n_part = 1, .every = hc, .base = f->y, .ldb = dim, .x = f->draft, .ldx = dim,
-		.y = f->streams, .ldy = dim,
+		.dim = dim, .n_row = a.n_tok, .n_part = 1, .every = hc, .base = f->y, .ldb = dim, .x = f->draft,
+		.ldx = dim, .y = f->streams, .ldy = dim,
 	};
 	int rc = forward_norm(f, f->streams, a.n_tok, dim, w->hnorm);
 

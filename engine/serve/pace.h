@@ -15,7 +15,8 @@ struct pace {
 };
 
 /* A step took so long for its decoding, and for `tokens` of prompts beside it; tokens 0: there were none. What is
- * computed beside nothing is not told: larger chunks cost less per token; nor what was waited for (forward_waited()). */
+ * computed beside nothing is not told: larger chunks cost less per token; nor what was waited for
+ * (forward_waited()). */
 void pace_ran(struct pace *p, double decode, double prefill, int tokens);
 
 /* Prompt tokens that the next step may compute beside decoding: as many as fill up the gap, or take as long as the

@@ -83,7 +83,8 @@ def usage():
 def all_in_one():
     """gpu.sh keeps what its steps print, under the device's name, and what fails in one is told in the end."""
     with tempfile.TemporaryDirectory() as results:
-        r = subprocess.run([os.path.join(SRC, "tests", "bench", "gpu.sh"), "--quick", "roof", "golden"], timeout=300, check=False,
+        r = subprocess.run([os.path.join(SRC, "tests", "bench", "gpu.sh"), "--quick", "roof", "golden"], timeout=300,
+                           check=False,
                            env={**os.environ, "LD_LIBRARY_PATH": CUSIM, "top_builddir": BUILD, "RESULTS": results,
                                 "DSV4_PYTHON": "false"}, capture_output=True, text=True)
         assert r.returncode == 1 and r.stderr == "FAILED: 1 of these\n", r
@@ -91,7 +92,8 @@ def all_in_one():
         assert re.fullmatch(r"\d{4}-\d\d-\d\d-cusim.txt", kept), kept
         with open(os.path.join(results, kept)) as f:
             text = f.read()
-        assert text.startswith("cusim, no GPU, sm_90") and "\nbf16 mma " in text and "\nFAILED: exit status 1\n" in text, text
+        assert (text.startswith("cusim, no GPU, sm_90") and "\nbf16 mma " in text
+                and "\nFAILED: exit status 1\n" in text), text
 
 
 if sanitizer() or not os.path.exists(os.path.join(CUSIM, "libcuda.so.1")):

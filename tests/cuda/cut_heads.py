@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A whole daemon on two GPUs that have cut everything there is to cut, heads with their groups, experts and the
-vocabulary: it answers as the CPU does, and with the same bits whatever else runs; on the stand-ins for the driver and for
-NCCL (tests/cusim). It says nothing of real GPUs.
+vocabulary: it answers as the CPU does, and with the same bits whatever else runs; on the stand-ins for the driver and
+for NCCL (tests/cusim). It says nothing of real GPUs.
 
 The checkpoint is of random weights, of the tiny model's shape but for its heads and groups, which can be cut there."""
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A start on a GPU waits for the trial of a plugin once: what passed is believed on a GPU of that kind under that driver,
-after a run that ended in order; on the stand-in for the driver (tests/cusim)."""
+"""A start on a GPU waits for the trial of a plugin once: what passed is believed on a GPU of that kind under that
+driver, after a run that ended in order; on the stand-in for the driver (tests/cusim)."""
 import json
 import os
 import shutil

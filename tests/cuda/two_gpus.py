@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The whole daemon on two GPUs, --device cuda:0-1, on the stand-ins for the driver and for NCCL (tests/cusim). It says nothing of
-real GPUs.
+"""The whole daemon on two GPUs, --device cuda:0-1, on the stand-ins for the driver and for NCCL (tests/cusim). It says
+nothing of real GPUs.
 
-The tiny model's heads cannot be cut, its experts and the head's rows can. ref computes most, on what lies on the GPUs."""
+The tiny model's heads cannot be cut, its experts and the head's rows can. ref computes most, on what lies on the
+GPUs."""
 import json
 import os
 import sys

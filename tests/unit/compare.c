@@ -367,8 +367,8 @@ static void bf16_hyper_connections_are_off_by_a_few_thousandths(void **state)
 	for (int l = 0; l < f.r.n_layer; l++) {
 		const struct op_diff *d = &test_row(&f, DSV4_OP_hc_pre, DSV4_PREFILL, "y", l)->diff;
 
-		print_message("layer %d: hc_pre relative %.2e cosine %.7f, streams drift %.2e\n", l, op_diff_relative(d),
-			op_diff_cosine(d), op_diff_relative(&f.r.layer[l].streams));
+		print_message("layer %d: hc_pre relative %.2e cosine %.7f, streams drift %.2e\n", l,
+			op_diff_relative(d), op_diff_cosine(d), op_diff_relative(&f.r.layer[l].streams));
 		assert_true(op_diff_relative(d) > 3e-4 && op_diff_relative(d) < 3e-2);
 		assert_true(op_diff_cosine(d) > 0.999);
 	}

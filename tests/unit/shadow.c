@@ -97,7 +97,8 @@ ODDPLUG(counted, ODDPLUG_OP(hc_pre, LOSSY, "off", counted_hc_pre));
 ODDPLUG(honest, ODDPLUG_OP(hc_pre, EXACT, "fp32", counted_hc_pre));
 ODDPLUG(liar, ODDPLUG_OP(hc_pre, EXACT, "fp32", off_hc_pre));
 ODDPLUG(late_liar, ODDPLUG_OP(hc_post, EXACT, "fp32", off_hc_post));
-static struct provider *test_plugins[] = { &off, &odd, &failing, &elsewhere, &counted, &honest, &liar, &late_liar, NULL };
+static struct provider *test_plugins[] = { &off, &odd, &failing, &elsewhere, &counted, &honest, &liar, &late_liar,
+					   NULL };
 
 static int test_init(void **state)
 {
@@ -131,7 +132,8 @@ static float *test_pass(struct tinykit *k, const struct kset *ks, struct shadow 
 
 	for (int ph = 0; ph < 2; ph++) {
 		for (int i = 0; i < 2; i++)
-			item[i] = (struct forward_item){ seq[i], token[i] + (ph ? N_TOK : 0), ph ? 1 : N_TOK, ph ? 1 : N_TOK };
+			item[i] = (struct forward_item){ seq[i], token[i] + (ph ? N_TOK : 0), ph ? 1 : N_TOK,
+							 ph ? 1 : N_TOK };
 		b.phase = ph ? DSV4_DECODE : DSV4_PREFILL;
 		b.logits = logits + (ph ? 2 * N_TOK * vocab : 0);
 		if (s)
@@ -184,8 +186,10 @@ static void known_errors_are_found_as_they_are(void **state)
 	for (int layer = 0; layer < k.model->config->n_layers; layer++)
 		for (int ph = 0; ph < DSV4_N_PHASE; ph++) {
 			const struct beside_row *y = test_row(&r, DSV4_OP_hc_pre, (enum dsv4_phase)ph, "y", layer);
-			const struct beside_row *comb = test_row(&r, DSV4_OP_hc_pre, (enum dsv4_phase)ph, "comb", layer);
-			const struct beside_row *post = test_row(&r, DSV4_OP_hc_post, (enum dsv4_phase)ph, "streams", layer);
+			const struct beside_row *comb = test_row(&r, DSV4_OP_hc_pre, (enum dsv4_phase)ph, "comb",
+								 layer);
+			const struct beside_row *post = test_row(&r, DSV4_OP_hc_post, (enum dsv4_phase)ph, "streams",
+								 layer);
 			uint64_t n = ph == DSV4_PREFILL ? 2 * N_TOK : 2;
 
 			assert_non_null(y);
