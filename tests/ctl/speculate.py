@@ -67,8 +67,8 @@ def same_answers(d):
         assert ok(d, "status")["speculate"] == int(n)
         again = answers(d)  # warm by now
         assert [a[1] for a in again] == [a[1] for a in plain]
-        assert [{**a[2], "prompt_tokens_details": 0} for a in again] == [{**a[2], "prompt_tokens_details": 0}
-                                                                         for a in plain]
+        assert ([{**a[2], "prompt_tokens_details": 0} for a in again]
+                == [{**a[2], "prompt_tokens_details": 0} for a in plain])
         more = drafts(d, again)
         assert (more[1] > 0) == (n != "0") and more[1] <= more[0], more
         drafted, accepted = drafted + more[0], accepted + more[1]

@@ -35,8 +35,8 @@ def roof():
     found = measured("roof", *SHORT)
     for what in ("read", "fp32 one by one"):
         rows = [r for r in found["roof"] if r["what"] == what]
-        assert [r["threads"] for r in rows] == [1, 2] and all(0 < r["p10"] <= r["median"] <= r["p90"]
-                                                              for r in rows), rows
+        assert [r["threads"] for r in rows] == [1, 2], rows
+        assert all(0 < r["p10"] <= r["median"] <= r["p90"] for r in rows), rows
 
 
 def op():
@@ -70,8 +70,8 @@ def model():
     assert ops[10, "linear", "fp8"]["calls"] == 27 and ops[10, "moe_experts", "fp4"]["calls"] == 5, ops
     shares = sum(r["share"] for r in found["decode_ops"] if r["context"] == 10)
     assert abs(shares - 1) < 1e-3, shares
-    assert [(r["context"], r["tokens"]) for r in found["prefill"]] == [(c, n) for c in (0, 10, 600)
-                                                                       for n in (9, 40)], found
+    assert ([(r["context"], r["tokens"]) for r in found["prefill"]]
+            == [(c, n) for c in (0, 10, 600) for n in (9, 40)]), found
     assert {r["op"] for r in found["prefill_ops"]} >= {"linear", "attn", "(no op)"}, found
     found = measured("model", tiny, *SHORT, "--contexts", "10", "--prefill", "0")
     assert found["kernels"] == "ref" and not found["prefill"], found

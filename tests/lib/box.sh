@@ -22,8 +22,8 @@ exec unshare --pid --mount --uts --ipc --cgroup --net --fork --kill-child sh -eu
 	# Of the machine: no unit, no journal, no daemon, and a host name that says where one is.
 	mount -t tmpfs tmpfs "$all/etc/systemd/system"
 	for unit in systemd-udevd systemd-udev-trigger systemd-modules-load systemd-sysctl systemd-binfmt \
-		systemd-random-seed systemd-update-utmp systemd-hwdb-update systemd-firstboot systemd-timesyncd systemd-resolved \
-		systemd-networkd kmod-static-nodes; do
+		systemd-random-seed systemd-update-utmp systemd-hwdb-update systemd-firstboot systemd-timesyncd \
+		systemd-resolved systemd-networkd kmod-static-nodes; do
 		ln -s /dev/null "$all/etc/systemd/system/$unit.service"
 	done
 	mkdir -p "$all/var/log/journal"
