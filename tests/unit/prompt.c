@@ -195,7 +195,8 @@ static void test_content_is_never_control(void **state)
 		buf_printf(b, "\"tool_calls\":[{\"id\":\"%s\",\"function\":{\"name\":\"%s\",\"arguments\":"
 			"{\"%s\":\"%s\",\"o\":{\"%s\":\"%s\"}}}}]},", x, x, x, x, x, x);
 		buf_printf(b, "{\"role\":\"tool\",\"tool_call_id\":\"%s\",\"content\":[{\"type\":\"%s\"}]},"
-			"{\"role\":\"latest_reminder\",\"content\":\"%s\"},{\"role\":\"developer\",\"content\":\"%s\"}]",
+			"{\"role\":\"latest_reminder\",\"content\":\"%s\"},"
+			"{\"role\":\"developer\",\"content\":\"%s\"}]",
 			x, x, x, x);
 	}
 	for (k = 0; k < 2; k++) {
@@ -253,11 +254,13 @@ static void test_forms_of_content(void **state)
 	struct prompt_options o = { 0 }, think = { .thinking = true };
 
 	(void)state;
-	expect("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}]",
+	expect("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+		"{\"type\":\"text\",\"text\":\"b\"}]}]",
 		NULL, &o, B U "a\n\nb" A "</think>");
 	expect("[{\"role\":\"user\",\"content\":[]}]", NULL, &o, B U A "</think>");
 	expect("[{\"role\":\"user\",\"content\":\"x\\u0000y\"}]", NULL, &o, B U "x");
-	expect("[{\"role\":\"system\",\"content\":null},{\"role\":\"user\",\"content\":\"a\",\"name\":\"bob\",\"zzz\":1}]",
+	expect("[{\"role\":\"system\",\"content\":null},"
+		"{\"role\":\"user\",\"content\":\"a\",\"name\":\"bob\",\"zzz\":1}]",
 		NULL, &o, B U "a" A "</think>");
 	/* Behaviour 77: a history without its reasoning, or with null, is accepted. */
 	expect("[{\"role\":\"user\",\"content\":\"a\"},"
@@ -292,7 +295,8 @@ static void test_forms_of_arguments(void **state)
 	expect(CALL("\"{bad\""), NULL, &o, CALLED(PARAM("arguments", "true", "{bad")));
 	expect(CALL("\"[1]\""), NULL, &o, CALLED(PARAM("arguments", "true", "[1]")));
 	expect(CALL("\"null\""), NULL, &o, CALLED(PARAM("arguments", "true", "null")));
-	expect(CALL("\"{\\\"a\\\":123456789012345678901234567890,\\\"b\\\":1e400,\\\"c\\\":NaN,\\\"d\\\":[-Infinity]}\""),
+	expect(CALL("\"{\\\"a\\\":123456789012345678901234567890,\\\"b\\\":1e400,"
+		"\\\"c\\\":NaN,\\\"d\\\":[-Infinity]}\""),
 		NULL, &o, CALLED(PARAM("a", "false", "123456789012345678901234567890") "\n" PARAM("b", "false",
 			"Infinity") "\n"
 		PARAM("c", "false", "NaN") "\n" PARAM("d", "false", "[-Infinity]")));
