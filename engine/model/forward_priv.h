@@ -42,7 +42,7 @@
 	BUF(rows, int32_t)                                 /* [n_tok][min(top-k, most visible)] */ \
 	BUF(score, float)                                  /* [slice][most visible] */ \
 	BUF(last, float)                                   /* [wanted][hc][hidden], for the head */ \
-	BUF(logits, float)                                 /* [wanted][rows of the head], unless they are the caller's */ \
+	BUF(logits, float)                                 /* [wanted][rows of the head], if not the caller's own */ \
 	BUF(ranks, float)                                  /* several GPUs: [rank][n_tok][part of oa, or hidden] */ \
 	BUF(oa_all, float)                                 /* [n_tok][all groups], where heads are cut */ \
 	BUF(part, struct forward_part) \
