@@ -50,7 +50,7 @@ static void fake_server_option(struct http_options *o, char *word)
 	else if (!strcmp(word, "allow_no_keys"))
 		o->allow_no_keys = true;
 	else
-		must(!"an option");
+		must(false && "an option");
 }
 
 static void fake_server_reload(struct http *h, const struct http_options *o)

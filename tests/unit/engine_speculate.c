@@ -84,9 +84,9 @@ static struct generation *submit(struct engine *e, json_t *prompt, const struct 
 	s.format = w->format;
 	s.guard = (struct gen_guard){ .say = w->guard ? GEN_GUARD_ON : GEN_GUARD_UNSAID, .maxrun = 8, .maxline = 4,
 				      .period = 16 };
-	s.sampling = (struct gen_sampling){ .temperature = w->temperature, .top_p = w->top_p ? w->top_p : 1,
+	s.sampling = (struct gen_sampling){ .temperature = w->temperature, .top_p = w->top_p > 0 ? w->top_p : 1,
 		.min_p = w->min_p,
-		.top_k = w->top_k, .repetition_penalty = w->repetition ? w->repetition : 1,
+		.top_k = w->top_k, .repetition_penalty = w->repetition > 0 ? w->repetition : 1,
 		.presence_penalty = w->presence,
 		.frequency_penalty = w->frequency, .has_seed = true, .seed = seed, .bias = bias, .n_bias = w->n_bias,
 		.stop = stop, .n_stop = w->n_stop, .logprobs = w->logprobs > 0, .top_logprobs = w->logprobs,

@@ -315,7 +315,7 @@ static struct provider *find_failing(void *arg, const char *name)
 static struct kset *failing_set(struct rig *r)
 {
 	struct kset_overlay o;
-	struct kset *ks;
+	struct kset *ks = NULL;
 
 	provider_init(&failing, &failing_plugin, NULL);
 	if (kset_overlay_parse(&o, "norm=failing", find_failing, NULL, &r->kit.why) ||

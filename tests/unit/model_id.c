@@ -28,7 +28,7 @@ static struct id id_of_copy(void)
 {
 	struct checkpoint *ck = NULL;
 	struct buf why = { 0 };
-	struct id id;
+	struct id id = { 0 };
 
 	if (checkpoint_open(dir, CHECKPOINT_MAP, &ck, &why) || model_id(ck, id.hex, &why))
 		fail_msg("%s", buf_str(&why));

@@ -50,7 +50,7 @@ static inline struct kset *oddplug_set(struct provider **all, const char *spec)
 {
 	struct kset_overlay ov;
 	struct buf why = { 0 };
-	struct kset *ks;
+	struct kset *ks = NULL;
 
 	if (kset_overlay_parse(&ov, spec, oddplug_find, all, &why) || kset_build(&ov, 1, &ks, &why))
 		fail_msg("%s", buf_str(&why));

@@ -291,8 +291,8 @@ void refkit_weight_init(struct refkit_weight *k, enum dsv4_wfmt fmt, enum dsv4_s
 	k->scale = calloc((size_t)n_scale, 4 * 2);
 	assert_true(scale && k->value && k->data && k->scale);
 	k->w = (struct dsv4_weight){ .size = sizeof k->w,
-				     .fmt = fmt,
-				     .sfmt = sfmt,
+				     .fmt = (uint8_t)fmt,
+				     .sfmt = (uint8_t)sfmt,
 				     .rows = rows,
 				     .cols = cols,
 				     .data = k->data + 1,

@@ -255,8 +255,8 @@ static const char *const kit_leaves[] = {
 	"{'type':'integer','multipleOf':7,'minimum':-50,'maximum':1000}", "{'type':'number','multipleOf':0.25}",
 	"{'type':'number','exclusiveMinimum':1e-7,'maximum':1e-3}", "{'type':'number','multipleOf':0.6,'minimum':-1.5}",
 	"{'type':'object','patternProperties':{'^[a-z]+$':{'type':'integer'}},'maxProperties':2}",
-	"{'type':'object','propertyNames':{'enum':['p','q']},'additionalProperties':{'type':'boolean'},"
-	"'minProperties':1}",
+	("{'type':'object','propertyNames':{'enum':['p','q']},'additionalProperties':{'type':'boolean'},"
+	 "'minProperties':1}"),
 	"{'type':'array','uniqueItems':true,'items':{'enum':['a','b',1]},'minItems':1}",
 	"{'$ref':'#/$defs/leaf'}", "{}", "true", "{'type':'string','enum':['é\\\\','a\\tb','<']}",
 };

@@ -15,8 +15,7 @@ static struct plugkit warm_plugin;
 
 static void warm_map(void)
 {
-	if (!warm_plugin.handle && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-	    __builtin_cpu_supports("f16c"))
+	if (!warm_plugin.handle && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 		plugkit_init(&warm_plugin, "avx2");
 }
 
