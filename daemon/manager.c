@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* What loading gets from each sign of progress on: longer than a part of a trial may last. */
-#define MANAGER_MORE_US 90000000
+#define MANAGER_MORE_US 90000000LL
 #define MANAGER_END_S 15         /* after the last request: caches, threads, plugins */
 
 /* ---- sockets ---- */
@@ -152,10 +152,16 @@ __attribute__((format(printf, 2, 3))) static void manager_say(struct manager *m,
 		memcpy(m->status, status, sizeof status);
 }
 
-void manager_progress(struct manager *m, const char *stage)
+void manager_begins(struct manager *m, const char *stage, int seconds)
 {
+	atomic_store(&m->patience, seconds);
 	atomic_store(&m->stage, stage);
 	atomic_fetch_add(&m->moved, 1);
+}
+
+void manager_progress(struct manager *m, const char *stage)
+{
+	manager_begins(m, stage, 0);
 }
 
 void manager_loading(struct manager *m, const char *model)
@@ -165,7 +171,7 @@ void manager_loading(struct manager *m, const char *model)
 
 	manager_say(m, "loading %s%s%s", model, stage ? ": " : "", stage ? stage : "");
 	if (moved != m->moved_seen)
-		manager_tell("EXTEND_TIMEOUT_USEC=%d", MANAGER_MORE_US);
+		manager_tell("EXTEND_TIMEOUT_USEC=%lld", MANAGER_MORE_US + atomic_load(&m->patience) * 1000000LL);
 	m->moved_seen = moved;
 }
 

@@ -21,6 +21,7 @@ struct manager {
 	bool watched, ready, unsaid;     /* unsaid: READY=1 was dropped */
 	_Atomic(const char *) stage;     /* of loading: a literal */
 	atomic_uint_least64_t moved;     /* rises with every step of it */
+	atomic_int patience;             /* seconds that it may take without one */
 	uint64_t moved_seen, kernels_seen, tokens_seen;
 	long long ticked;                /* milliseconds, clock_ms() */
 	char status[MANAGER_STATUS_MAX]; /* as told last */
@@ -35,6 +36,8 @@ void manager_close(struct manager *m);
 
 /* While loading: the stage that begins, or the same one again when it has come further. */
 void manager_progress(struct manager *m, const char *stage);
+/* One begins that shows no progress for up to so many seconds. */
+void manager_begins(struct manager *m, const char *stage, int seconds);
 /* Once a second until ready: the stage, and more time as long as it moves. */
 void manager_loading(struct manager *m, const char *model);
 /* Requests are served now; again after a reload. */

@@ -84,7 +84,7 @@ static void open_run(struct ops_job *j)
 		.progress_arg = &o->daemon->manager,
 	};
 
-	manager_progress(&o->daemon->manager, "opening the device");
+	manager_begins(&o->daemon->manager, "opening the device", (int)conf_int(c, CONF_nccl_timeout));
 	o->rc = ranks_open(conf_text(c, CONF_device), (int)conf_int(c, CONF_nccl_timeout), &o->ranks, &o->why);
 	e.ranks = o->ranks;
 	manager_progress(&o->daemon->manager, "computing the golden digest");

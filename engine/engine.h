@@ -71,7 +71,8 @@ struct engine_options {
 	int request_timeout;      /* seconds that a request may take, from its submission on; 0: no limit */
 	int ring_requests;        /* finished requests kept for inspection; 0: default 256 */
 	size_t ring_bytes;        /* and their bytes; 0: default 64 MiB */
-	/* Told what opening does now, a literal, at each sign of progress; NULL: nobody. On the opening thread. */
+	/* Told what opening does now, a literal, at each sign of progress; NULL: nobody. On the opening thread, and on those
+	 * that copy weights. */
 	void (*progress)(void *arg, const char *stage);
 	void *progress_arg;
 };

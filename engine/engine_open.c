@@ -52,8 +52,8 @@ static int engine_place(struct engine *e, const struct engine_options *o, struct
 
 	if (!e->ranks)
 		return 0;
-	if (device_is_gpu(e->device))
-		engine_opens(o, "copying weights to the GPU");
+	e->model->progress = o->progress;
+	e->model->progress_arg = o->progress_arg;
 	n = ranks_n(e->ranks);
 	rc = model_place_ranks(e->model, e->ranks, why);
 	for (int i = 0; i < n && device_is_gpu(e->device); i++) {

@@ -36,6 +36,9 @@ struct model {
 	const struct model *whole;             /* of a shard */
 	int rank, n_rank;                      /* n_rank 0: on one */
 	bool heads_cut;                        /* a shard has heads and their groups of the output; else all of them */
+	/* Told while weights are copied, of each, on the thread that copies; NULL: nobody. A shard's is the whole's. */
+	void (*progress)(void *arg, const char *stage);
+	void *progress_arg;
 	int64_t lm_head_row;                   /* the first of its rows of the head that gives logits */
 };
 

@@ -31,8 +31,11 @@ static void place_bytes(struct place *p, const void *data, size_t bytes)
 	if (!data || p->rc)
 		return;
 	p->bytes += bytes;
-	if (!p->counting)
-		p->rc = (p->on_host ? device_keep_host : device_keep)(p->d, data, bytes, p->why);
+	if (p->counting)
+		return;
+	if (p->m->progress)
+		p->m->progress(p->m->progress_arg, "copying weights to the GPU");
+	p->rc = (p->on_host ? device_keep_host : device_keep)(p->d, data, bytes, p->why);
 }
 
 static void place_vector(struct place *p, const float *v, int64_t n)

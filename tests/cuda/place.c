@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,17 +40,28 @@ int __wrap_device_kept(struct device *d, struct buf *why)
 	return __real_device_kept(d, why);
 }
 
+static void place_moved(void *arg, const char *stage)
+{
+	assert_string_equal(stage, "copying weights to the GPU");
+	atomic_fetch_add((atomic_int *)arg, 1);
+}
+
 static void test_all_are_copied_to_at_once(void **state)
 {
 	struct device_view v[2];
 	struct model *m = NULL;
 	struct ranks *r = NULL;
 	struct buf why = { 0 };
+	atomic_int moved = 0;
 
 	(void)state;
-	if (ranks_open("cuda:0-1", 60, &r, &why) || model_open(getenv("PLACE_MODEL"), &m, &why) ||
-	    model_place_ranks(m, r, &why))
+	if (ranks_open("cuda:0-1", 60, &r, &why) || model_open(getenv("PLACE_MODEL"), &m, &why))
 		fail_msg("%s", buf_str(&why));
+	m->progress = place_moved;
+	m->progress_arg = &moved;
+	if (model_place_ranks(m, r, &why))
+		fail_msg("%s", buf_str(&why));
+	assert_true(moved > m->config->n_layers * m->config->n_experts); /* every tensor is a sign of life */
 	assert_false(meet.late);
 	assert_int_equal(meet.here, 2);
 	for (int i = 0; i < 2; i++)

@@ -72,14 +72,15 @@ def does_not_connect():
     with tempfile.TemporaryDirectory() as folder:
         conf = os.path.join(folder, "conf")
         with open(conf, "w", encoding="utf-8") as f:
-            f.write("[daemon]\nnccl_timeout = 1\n")
+            f.write("[daemon]\nnccl_timeout = 3\n")
         d = Daemon(*TWO, "--config", conf, env={**GPU, "CUSIM_NCCL_HANG": "1"})
         try:
             d.start()
             raise AssertionError(d.log())
         except RuntimeError as e:
             assert "ended before" in str(e) and d.process.wait(60) == 69, e
-            assert "device_failed" in d.log() and "NCCL has not connected them within 1 s" in d.log(), d.log()
+            assert "EXTEND_TIMEOUT_USEC=93000000" in d.told, d.told  # else systemd would end it before
+            assert "device_failed" in d.log() and "NCCL has not connected them within 3 s" in d.log(), d.log()
         finally:
             d.kill()
 

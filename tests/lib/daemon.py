@@ -37,6 +37,7 @@ class Daemon(Client):
             self._own_plugins(plugins)
         self.log_path = os.path.join(self.dir, "log")
         self.process = None
+        self.told = []  # to the service manager, before it was ready
         if sanitizer() and "--config" not in self.args:
             self._be_patient()
         with socket.socket() as s:
@@ -90,7 +91,9 @@ class Daemon(Client):
             while True:
                 ready, _, _ = select.select([notify, pid], [], [], self.timeout)
                 if notify in ready:
-                    if b"READY=1" in notify.recv(65536).split(b"\n"):
+                    said = notify.recv(65536).decode().split("\n")
+                    self.told += said
+                    if "READY=1" in said:
                         return
                 else:
                     what = "ended before" if ready else f"took over {self.timeout} s and was not"
