@@ -6,7 +6,6 @@ import os
 import subprocess
 import tempfile
 
-import page
 from client import BUILD, SRC
 from daemon import Daemon
 
@@ -123,7 +122,6 @@ def usage():
     refused(2, "FAMILY", "model", os.path.join(SRC, "etc", "tiny"), "--kernels", "x")
 
 
-page.check("dsv4-bench")
 roof()
 op()
 model()

@@ -11,7 +11,6 @@ import tempfile
 
 import numpy
 
-import page
 from client import BUILD, SRC
 from daemon import Daemon
 
@@ -168,7 +167,6 @@ def what_is_refused(tmp):
     assert not os.path.exists(target) # nothing is left of what failed
 
 
-page.check("dsv4-mkmodel")
 with tempfile.TemporaryDirectory() as folder_of_all:
     every_format_computes_numbers_of_unit_size(folder_of_all)
     one_serves(folder_of_all)

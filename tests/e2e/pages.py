@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 
+import page
 from client import BUILD, SRC
 from daemon import PATIENCE, Daemon
 
@@ -60,6 +61,11 @@ def every_verb_and_key_is_told_of():
         assert re.search(rf"^\.It Va {row[2]}( |$)", page, re.MULTILINE), row
     for row in table("engine/kernels/numerics.def"):
         assert re.search(rf"^\.It Va {row[1]} ", page, re.MULTILINE), row
+
+
+def programs_have_the_options_of_their_pages():
+    for program in ("dsv4-bench", "dsv4-eval", "dsv4-mkmodel", "kcheck"):
+        page.check(program)
 
 
 def every_page_that_is_named_is_there():
@@ -120,6 +126,7 @@ def configurations_are_allowed(tmp):
 if __name__ == "__main__":
     lint_says_nothing()
     every_verb_and_key_is_told_of()
+    programs_have_the_options_of_their_pages()
     every_page_that_is_named_is_there()
     with tempfile.TemporaryDirectory() as d:
         configurations_are_allowed(d)
