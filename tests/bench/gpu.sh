@@ -71,8 +71,9 @@ step_op() {
 
 step_model() {
 	[ -z "$quick" ] || set -- --contexts 10 --prefill 9
-	for plugin in base mhc indexer attn-splitk gemm-fp8 moe-fp4; do
-		set -- "$@" --plugin "$build/plugins/cuda-$plugin.so"
+	set -- "$@" --plugin "$build/plugins/cuda-base.so" # the others lie over it
+	for plugin in "$build"/plugins/cuda-*.so; do
+		[ "${plugin##*/}" = cuda-base.so ] || set -- "$@" --plugin "$plugin"
 	done
 	bench model "$source/etc/tiny" "$@"
 	[ -z "$model" ] || bench model "$model" "$@"
