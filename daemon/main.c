@@ -21,7 +21,7 @@
 #define MAIN_FLAGS \
 	MAIN_FLAG("config", -1, "FILE", "configuration file [" DSV4_SYSCONFDIR "/dsv4d/dsv4d.conf]") \
 	MAIN_FLAG("model", CONF_model, "DIR", "directory of the model's files") \
-	MAIN_FLAG("device", CONF_device, "DEVICE", "what computes: cpu, cuda, cuda:N or a list, cuda:0-3 [cpu]") \
+	MAIN_FLAG("device", CONF_device, "DEVICE", "what computes: cpu, cuda, cuda:N or a list, cuda:0-3,6 [cpu]") \
 	MAIN_FLAG("listen", CONF_listen, "ADDRESS", \
 		  "where HTTP is served: ADDR:PORT, unix:/PATH or both [127.0.0.1:8420]") \
 	MAIN_FLAG("control", CONF_control, "PATH", "socket of dsv4ctl [/run/dsv4d/control]") \

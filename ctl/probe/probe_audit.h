@@ -16,6 +16,8 @@ struct probe_audit {
 };
 void probe_audit_fini(struct probe_audit *a);
 
+/* Add what is found in a whole answer, in a chunk of a stream, in the object under `error`; no more than 64 of a kind
+ * are kept. What is no object is no finding. */
 void probe_audit_completion(struct probe_audit *a, json_t *completion);
 void probe_audit_chunk(struct probe_audit *a, json_t *chunk);
 void probe_audit_error(struct probe_audit *a, json_t *error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * verbs.h - the handlers of ctl/verbs.def, verb_<id>(): one file per interface, daemon/verbs/verbs_*.c.
+ * verbs.h - the handlers of ctl/verbs.def, verb_<id>(): one file a subject, daemon/verbs/verbs_*.c.
  * Threads: control. Locks: none. */
 #ifndef DAEMON_VERBS_H
 #define DAEMON_VERBS_H

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+/* All rows of all layers, which the host reads. */
 bool cache_finite_block(const struct sequence_layout *l, struct sequence_block *b);
 bool cache_finite_state(const struct sequence_layout *l, struct sequence_state *st);
 

@@ -88,8 +88,11 @@ json_t *schema_constants(struct schema *s, json_t *schema);
 /* All that satisfies the items of an array of which none may come twice; *ret_values stays when that is no list. */
 int schema_constants_of(struct schema *s, int at, json_t *schema, json_t **ret_values);
 
-/* ---- values: each gives a node that ends the rule ---- */
+/* ---- values of one type, or constants, as the keywords of item `at` want them ----
+ *
+ * Each gives the node that begins them; behind them the rule ends. Errors as schema_bad() and schema_none(). */
 
+/* Of enum and const those that have one of `types`; in mode PARAMS RC_UNSUPPORTED. */
 int schema_enum(struct schema *s, int at, unsigned types, uint32_t *ret_node);
 int schema_string(struct schema *s, int at, uint32_t *ret_node);
 int schema_number(struct schema *s, int at, bool integer, uint32_t *ret_node);

@@ -114,6 +114,8 @@ void device_leave(void);
 int device_plain_alloc(struct device *d, uint64_t *ret_p, size_t bytes);
 void device_plain_drop(struct device *d, uint64_t p, size_t bytes);
 
+/* Parts of device_open(), before there is a context, and of device_close(). At the end no work memory is in use, and
+ * what is left of weights, code and slabs goes back to the driver. */
 void device_memory_init(struct device *d);
 /* What is not in use goes back to the driver. */
 void device_memory_trim(struct device *d);

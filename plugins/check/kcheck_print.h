@@ -16,9 +16,12 @@ struct kcheck_print {
 	int n_row, n_failed;
 };
 
+/* Around the rows of one plugin; heads and the end, how many passed, are for people alone. */
 void kcheck_print_head(const struct kcheck_print *out, uint64_t seed);
+/* arg: the struct, in which it counts. */
 check_report_f kcheck_print_row;
 void kcheck_print_end(const struct kcheck_print *out);
+/* roof is measured. */
 void kcheck_print_bench_head(const struct kcheck_print *out);
 check_speed_f kcheck_print_speed;
 

@@ -13,7 +13,7 @@
  *
  * The number is the most threads of a block. `__shared__` variables stand in the body of a kernel, not in a template or
  * an inline function; memory whose size the launch says is DYNAMIC_SHARED(float, s). What the simulator does not know
- * (textures, cooperative groups, inline PTX outside mma.cuh and copy.cuh) is not used. */
+ * (textures, cooperative groups, inline PTX outside mma.cuh, copy.cuh and tensor.cuh) is not used. */
 #ifndef CUDA_KERNEL_CUH
 #define CUDA_KERNEL_CUH
 

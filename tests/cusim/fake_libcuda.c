@@ -3,9 +3,10 @@
  * installed.
  * Threads: any; every call takes the one lock.
  *
- * CUSIM_DEVICES=2, CUSIM_SM=90 (or 90,80); of each CUSIM_MEMORY=BYTES, CUSIM_MANAGED=BYTES that can be had of managed
- * memory, CUSIM_PINNED=BYTES of the host's; CUSIM_LOSE_AT=N: the Nth launch loses its device. What the simulator finds
- * loses it, too. */
+ * CUSIM_DRIVER=13000, its version; CUSIM_DEVICES=2, CUSIM_SM=90 (or 90,80); of each CUSIM_MEMORY=BYTES,
+ * CUSIM_MANAGED=BYTES that can be had of managed memory, CUSIM_PINNED=BYTES of the host's; CUSIM_LOSE_AT=N: the Nth
+ * launch loses its device; CUSIM_NO_CAPTURE=N, CUSIM_NO_GRAPH=N: device N has no memory for graphs. README.md has
+ * NCCL's and the simulator's own, too. What the simulator finds loses a device, too. */
 #include "tests/cusim/fake_priv.h"
 
 #include <dlfcn.h>
