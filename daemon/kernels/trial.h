@@ -24,7 +24,7 @@ struct trial_options {
  * meet, also crashed ("SIGSEGV in open") and timed-out ("check attn after 60 s"); RC_CANCELLED, -errno. */
 int trial_run(const struct plugin_file *pf, const char *copies, const struct trial_options *o, struct buf *why);
 
-/* The child's main: dsv4d --probe COPY SEED DEVICE SHAPE... It needs the pipe that trial_run() gives it, and is for
+/* The child's main: dsv4d --trial COPY SEED DEVICE SHAPE... It needs the pipe that trial_run() gives it, and is for
  * nobody else: it removes COPY. Returns the exit status. */
 int trial_child(int argc, char **argv);
 

@@ -2,7 +2,7 @@
  * trial_child.c - a plugin is tried in a child process: the child's side, which does to it what the daemon would.
  * Threads: one, and those of the check. Locks: none. */
 #include "daemon/daemon.h"
-#include "daemon/kernels/check_device.h"
+#include "daemon/kernels/check_gpu.h"
 #include "daemon/kernels/trial.h"
 #include "daemon/kernels/trial_left.h"
 #include "daemon/kernels/trial_shape.h"

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#define TRIAL_FLAG "--probe"
+#define TRIAL_FLAG "--trial"
 #define TRIAL_FD 3                 /* the child's end of the pipe: one JSON object per line */
 
 /* "NAME hidden hc heads ...", the fields in the order of struct check_shape. */

@@ -2,7 +2,7 @@
  * verbs_check.c - kernels held against ref, and timed, while the daemon serves.
  * Threads: control; check_job_run() with what it calls on ops. Locks: none (ops.h hands everything over). */
 #include "daemon/daemon.h"
-#include "daemon/kernels/check_device.h"
+#include "daemon/kernels/check_gpu.h"
 #include "daemon/kernels/kernels.h"
 #include "daemon/kernels/plugins.h"
 #include "daemon/state.h"

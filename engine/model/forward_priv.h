@@ -132,9 +132,8 @@ int forward_watched(struct forward *f, const struct forward_op *o);
 /* forward_device.c: runs an op by whoever the slot names: a GPU's plugin on the queue, another on the pool, when what
  * is queued has run. */
 int forward_call(struct forward *f, enum dsv4_op op, const struct kset_slot *slot, const void *args);
-/* Where others may call that op, this one has nothing to compute: it waits where they would. */
-int forward_pass_by(struct forward *f, enum dsv4_op op, enum dsv4_wfmt wf);
-/* A step begins on the queue. */
+
+/* forward_step.c: a step begins on the queue. */
 int forward_begin(struct forward *f, struct buf *why);
 /* How a pass ends where a GPU has no memory for a graph; all begin again without one.
  * forward_agree() alone passes it on. */
@@ -157,6 +156,8 @@ static inline bool forward_own_logits(const struct forward *f)
 }
 /* The host looks at the step's memory. */
 int forward_look(struct forward *f);
+/* Where others may call that op, this one has nothing to compute: it waits where they would. */
+int forward_pass_by(struct forward *f, enum dsv4_op op, enum dsv4_wfmt wf);
 
 /* forward_ranks.c: a step on all GPUs of the model, each with a thread, or on the only one. Every rank runs `pass`, in
  * which forward_agree() says how it went so far, whenever it did not go well and at the end: with several GPUs all of

@@ -55,12 +55,6 @@ int model_place(struct model *m, struct device *d, struct buf *why);
  * projection, where they can be cut, its routed experts, the shared ones of every n-th layer and its rows of the head,
  * and all else whole, copied to all at the same time. Of one GPU it is model_place(). */
 int model_place_ranks(struct model *m, struct ranks *r, struct buf *why);
-/* What model_place_ranks() goes by; blocks: they are FP8, whose scales are those of blocks of rows. */
-bool model_can_cut_heads(const struct model_config *c, int n_rank, bool blocks);
-/* Of n things, what a rank has: from *ret_first on, the count. */
-int64_t model_share_of(int64_t n, int rank, int n_rank, int64_t *ret_first);
-/* The same of the head's rows, which are cut in tiles of 128. */
-int64_t model_head_share(const struct model_config *c, int rank, int n_rank, int64_t *ret_first);
 /* For model_free(). */
 void model_unplace(struct model *m);
 void model_unplace_ranks(struct model *m);

@@ -6,7 +6,8 @@
 #include "engine/base/must.h"
 #include "engine/base/rc.h"
 #include "engine/checkpoint/inventory.h"
-#include "engine/model/model.h"
+#include "engine/model/model_share.h"
+#include "engine/model/sequence.h"
 
 #include <errno.h>
 #include <inttypes.h>

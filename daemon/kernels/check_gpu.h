@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * check_device.h - the daemon's GPU as the check library uses it.
+ * check_gpu.h - the daemon's GPU as the check library uses it.
  * Threads: one at a time. Locks: none. */
-#ifndef DAEMON_CHECK_DEVICE_H
-#define DAEMON_CHECK_DEVICE_H
+#ifndef DAEMON_CHECK_GPU_H
+#define DAEMON_CHECK_GPU_H
 
 #include "engine/engine.h"
 #include "plugins/check/check.h"

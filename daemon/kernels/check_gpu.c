@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * check_device.c - the daemon's GPU as the check library uses it: work memory, and a queue of its own.
+ * check_gpu.c - the daemon's GPU as the check library uses it: work memory, and a queue of its own.
  * Threads: one at a time. Locks: none. */
-#include "daemon/kernels/check_device.h"
+#include "daemon/kernels/check_gpu.h"
 #include "engine/base/rc.h"
 
 static void *check_gpu_alloc(void *arg, size_t bytes)
