@@ -21,7 +21,7 @@ install -m 755 "$build/plugins/$plugin.so" "$dir/plugins"
 "$build/dsv4d" --model "$source/etc/tiny" --listen 127.0.0.1:0 --control "$DSV4D_SOCKET" --state "$dir/state" \
 	--kernels ref --plugins "$dir/plugins" 2>"$dir/log" &
 daemon=$!
-"$build/dsv4ctl" wait ready --timeout 60 >/dev/null
+"$build/dsv4ctl" wait ready --timeout 240 >/dev/null
 "$build/dsv4ctl" plugin load "$plugin" >/dev/null
 cat >"$dir/messages" <<-'END'
 	{"messages": [{"role": "user", "content": "Remember this: my codeword is poppy."},

@@ -23,7 +23,7 @@ finish() {
 	wait "$daemon" 2>/dev/null || true
 }
 trap 'failed=1; finish; cat "$dir/log" >&2' EXIT
-ctl wait ready --timeout 60
+ctl wait ready --timeout 240
 of_status() { ctl --json status | sed -n 's/.*"'"$1"'": *"\([^"]*\)".*/\1/p'; }
 url=http://$(of_status http)
 before=$(of_status kernels) # the fastest that this machine can run

@@ -75,7 +75,7 @@ export DSV4D_SOCKET
 	--kernels ref --plugins "$prefix/lib/dsv4d/plugins" >"$dir/log" 2>&1 &
 daemon=$!
 ctl() { "$prefix/bin/dsv4ctl" "$@"; }
-ctl wait ready --timeout 60 >"$dir/said" || fail 'the daemon does not get ready'
+ctl wait ready --timeout 240 >"$dir/said" || fail 'the daemon does not get ready'
 http=$(ctl --json status | sed -n 's/.*"http": *"\([^"]*\)".*/\1/p')
 
 # provider OP PHASE: who computes it in the active set.
